@@ -46,13 +46,9 @@ func addTimeout(spec map[string]any, seconds *int32) {
 }
 
 // Pods returns the label with the name of the PodGroup.
-func (c Coscheduling) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
-	if podGroupTemplate == nil {
-		return PodFields{}
-	}
+func (c Coscheduling) Pods(_ *GangSet, _ *PodGroupTemplate, _ *Member, gang string) PodFields {
 	return PodFields{
-		Labels:        map[string]string{coschedulingLabel: gangSet.gangName(podGroupTemplate, member, job)},
+		Labels:        map[string]string{coschedulingLabel: gang},
 		SchedulerName: cmp.Or(c.SchedulerName, apis.CoschedulingScheduler),
 	}
 }

@@ -48,8 +48,8 @@ type PodGroupTemplate struct {
 	Members []Member
 	// MinCount is how many pods each gang of the template has.
 	MinCount int32
-	// token stands for the template in names.
-	token string
+	// token stands for the template in names, and field is the path of the gangMode that asks for it.
+	token, field string
 }
 
 // A Member is a ReplicatedJob with pods in gangs.
@@ -93,10 +93,10 @@ func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*GangSe
 		problems = gangSet.addTemplates(js, plan, asked)
 	}
 	if len(problems) == 0 {
-		problems = gangSet.excludeUserGangs(provider, asked)
+		problems = gangSet.excludeUserGangs(provider)
 	}
 	if len(problems) == 0 {
-		problems = gangSet.validate(provider, asked)
+		problems = gangSet.validate(provider)
 	}
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("JobSet %q: %w", gangSet.JobSet, problems)
@@ -114,8 +114,10 @@ func (s *GangSet) addTemplates(js *jobsetapi.JobSet, plan *stageplan.Plan, asked
 		if problems := checkStages(plan, asked.jobSet.field); len(problems) > 0 {
 			return problems
 		}
-		s.PodGroupTemplates = []PodGroupTemplate{{Name: wholeJobSet, Mode: jobsetapi.GangModeGang, StageName: plan.Stages[0].Name, Members: members, token: wholeJobSet}}
-		return s.countPods(asked)
+		s.PodGroupTemplates = []PodGroupTemplate{{
+			Name: wholeJobSet, Mode: jobsetapi.GangModeGang, StageName: plan.Stages[0].Name, Members: members, token: wholeJobSet, field: asked.jobSet.field,
+		}}
+		return s.countPods()
 	}
 	for i, mode := range asked.replicatedJobs {
 		if mode.mode == jobsetapi.GangModeOff {
@@ -123,10 +125,10 @@ func (s *GangSet) addTemplates(js *jobsetapi.JobSet, plan *stageplan.Plan, asked
 		}
 		s.PodGroupTemplates = append(s.PodGroupTemplates, PodGroupTemplate{
 			Name: members[i].ReplicatedJob, Mode: mode.mode, Stage: stages[i], StageName: plan.Stages[stages[i]].Name,
-			Members: members[i : i+1 : i+1], token: fmt.Sprint(i),
+			Members: members[i : i+1 : i+1], token: fmt.Sprint(i), field: mode.field,
 		})
 	}
-	return s.countPods(asked)
+	return s.countPods()
 }
 
 // membersOf returns all ReplicatedJobs in the order of the spec, each with the index of its stage.
@@ -185,13 +187,12 @@ func placedRequests(podSet *stageplan.PodSet) corev1.ResourceList {
 }
 
 // countPods sets the number of pods of each gang, and reports gangs without pods, and gangs with too many.
-func (s *GangSet) countPods(asked modes) stageplan.Problems {
+func (s *GangSet) countPods() stageplan.Problems {
 	var problems stageplan.Problems
 	var gangs int64
 	for g := range s.PodGroupTemplates {
 		podGroupTemplate := &s.PodGroupTemplates[g]
-		field := asked.fieldOf(podGroupTemplate)
-		pods, many := podGroupTemplate.pods(), int64(podGroupTemplate.Gangs())
+		field, pods, many := podGroupTemplate.field, podGroupTemplate.pods(), int64(podGroupTemplate.Gangs())
 		switch {
 		case pods == 0 || many == 0:
 			problems = append(problems, problemf(field, "%s makes a gang without pods, which no scheduler can place: "+
@@ -211,12 +212,9 @@ func (s *GangSet) countPods(asked modes) stageplan.Problems {
 
 // pods returns how many pods each gang of the template has.
 func (p *PodGroupTemplate) pods() int64 {
-	if p.Mode == jobsetapi.GangModeReplicatedGang {
-		return int64(p.Members[0].PodsPerJob)
-	}
 	var pods int64
-	for i := range p.Members {
-		pods += int64(p.Members[i].Pods())
+	for _, podSet := range p.podSets() {
+		pods += int64(podSet.Count)
 	}
 	return pods
 }
@@ -251,6 +249,15 @@ func (s *GangSet) findTemplate(replicatedJob string, job int32) (*PodGroupTempla
 		}
 	}
 	return nil, nil
+}
+
+// PodFields returns the fields that put the pods of a Job into their gang. They are empty if the pods are in none.
+func (s *GangSet) PodFields(provider Provider, replicatedJob string, job int32) PodFields {
+	podGroupTemplate, member := s.findTemplate(replicatedJob, job)
+	if podGroupTemplate == nil {
+		return PodFields{}
+	}
+	return provider.Pods(s, podGroupTemplate, member, s.gangName(podGroupTemplate, member, job))
 }
 
 // GangOf returns the name of the gang that has the pods of a Job, or nothing if they are in none. Schedulers may represent it by several objects,

@@ -374,7 +374,7 @@ func TestNamesStay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			links[link(provider.Pods(gangSet, "a", 0))] = true
+			links[link(gangSet.PodFields(provider, "a", 0))] = true
 		}
 		if len(links) != 1 {
 			t.Errorf("%s: %v", name, links)
@@ -496,7 +496,7 @@ func TestNobodysPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, got := range map[string]schedulergang.PodFields{
-			"off": provider.Pods(gangSet, "b", 0), "unknown": provider.Pods(gangSet, "c", 0), "too many": provider.Pods(gangSet, "a", 1), "negative": provider.Pods(gangSet, "a", -1),
+			"off": gangSet.PodFields(provider, "b", 0), "unknown": gangSet.PodFields(provider, "c", 0), "too many": gangSet.PodFields(provider, "a", 1), "negative": gangSet.PodFields(provider, "a", -1),
 		} {
 			if diff := cmp.Diff(schedulergang.PodFields{}, got); diff != "" {
 				t.Errorf("%s, %s: %s", name, what, diff)

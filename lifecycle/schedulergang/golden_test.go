@@ -94,7 +94,7 @@ func show(t *testing.T, js *jobsetapi.JobSet, provider schedulergang.Provider) s
 	for i := range js.Spec.ReplicatedJobs {
 		job := &js.Spec.ReplicatedJobs[i]
 		for k := range job.Replicas {
-			fmt.Fprintf(&b, "---\n# pods of Job %s-%s-%d\n%s", js.Name, job.Name, k, toYAML(t, provider.Pods(gangSet, job.Name, k)))
+			fmt.Fprintf(&b, "---\n# pods of Job %s-%s-%d\n%s", js.Name, job.Name, k, toYAML(t, gangSet.PodFields(provider, job.Name, k)))
 		}
 	}
 	for _, userGang := range gangSet.UserGangs {

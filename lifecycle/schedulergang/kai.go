@@ -29,11 +29,7 @@ func (KAI) Kinds() []Kind { return nil }
 func (KAI) Objects(*GangSet, int) []Object { return nil }
 
 // Pods returns the scheduler and the label of the queue.
-func (k KAI) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, _ := gangSet.findTemplate(replicatedJob, job)
-	if podGroupTemplate == nil {
-		return PodFields{}
-	}
+func (k KAI) Pods(*GangSet, *PodGroupTemplate, *Member, string) PodFields {
 	fields := PodFields{SchedulerName: cmp.Or(k.SchedulerName, apis.KAIScheduler)}
 	if k.Queue != "" {
 		fields.Labels = map[string]string{kaiQueueLabel: k.Queue}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 const (
@@ -102,17 +101,12 @@ func (k Koordinator) annotations(gangSet *GangSet, p part, all []part) map[strin
 }
 
 // Pods returns the label with the name of the PodGroup.
-func (k Koordinator) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
-	if podGroupTemplate == nil {
-		return PodFields{}
-	}
-	name := gangSet.gangName(podGroupTemplate, member, job)
-	if podGroupTemplate.Mode == jobsetapi.GangModeGang && len(podGroupTemplate.Members) > 1 {
-		name = gangSet.roleName(member)
+func (k Koordinator) Pods(gangSet *GangSet, podGroupTemplate *PodGroupTemplate, member *Member, gang string) PodFields {
+	if len(podGroupTemplate.Members) > 1 {
+		gang = gangSet.roleName(member)
 	}
 	return PodFields{
-		Labels:        map[string]string{koordinatorLabel: name},
+		Labels:        map[string]string{koordinatorLabel: gang},
 		SchedulerName: cmp.Or(k.SchedulerName, apis.KoordinatorScheduler),
 	}
 }

@@ -2,6 +2,7 @@ package schedulergang
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,11 +46,8 @@ func (k Kube) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
 	for first := 0; first < len(gangSet.PodGroupTemplates); first += maxTemplates {
 		podGroupTemplates := gangSet.PodGroupTemplates[first:min(first+maxTemplates, len(gangSet.PodGroupTemplates))]
-		for g := range podGroupTemplates {
-			if podGroupTemplates[g].Stage == stage {
-				objects = append(objects, k.workload(gangSet, first/maxTemplates, podGroupTemplates))
-				break
-			}
+		if slices.ContainsFunc(podGroupTemplates, func(p PodGroupTemplate) bool { return p.Stage == stage }) {
+			objects = append(objects, k.workload(gangSet, first/maxTemplates, podGroupTemplates))
 		}
 	}
 	for _, gang := range gangSet.gangsOf(stage) {
@@ -92,21 +90,13 @@ func workloadName(gangSet *GangSet, number int) string {
 }
 
 func workloadOf(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string {
-	for g := range gangSet.PodGroupTemplates {
-		if gangSet.PodGroupTemplates[g].Name == podGroupTemplate.Name {
-			return workloadName(gangSet, g/maxTemplates)
-		}
-	}
-	return ""
+	index := slices.IndexFunc(gangSet.PodGroupTemplates, func(p PodGroupTemplate) bool { return p.Name == podGroupTemplate.Name })
+	return workloadName(gangSet, index/maxTemplates)
 }
 
 // Pods returns the name of the PodGroup.
-func (Kube) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
-	if podGroupTemplate == nil {
-		return PodFields{}
-	}
-	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: new(gangSet.gangName(podGroupTemplate, member, job))}}
+func (Kube) Pods(_ *GangSet, _ *PodGroupTemplate, _ *Member, gang string) PodFields {
+	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: &gang}}
 }
 
 // UserGangName returns the PodGroup that the template names.

@@ -23,14 +23,6 @@ type modes struct {
 	replicatedJobs []mode
 }
 
-// fieldOf returns the field that asks for a template.
-func (m *modes) fieldOf(podGroupTemplate *PodGroupTemplate) string {
-	if podGroupTemplate.token == wholeJobSet {
-		return m.jobSet.field
-	}
-	return m.replicatedJobs[podGroupTemplate.Members[0].Index].field
-}
-
 // modesOf reads the gang configuration of a JobSet from its fields, and from annotations if the CRD does not have the fields.
 func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 	all := modes{}

@@ -110,7 +110,7 @@ func members(js *jobsetapi.JobSet, gangSet *schedulergang.GangSet, provider sche
 	for i := range js.Spec.ReplicatedJobs {
 		j := &js.Spec.ReplicatedJobs[i]
 		for k := range j.Replicas {
-			if name := link(provider.Pods(gangSet, j.Name, k)); name != "" && podsOf(j) > 0 {
+			if name := link(gangSet.PodFields(provider, j.Name, k)); name != "" && podsOf(j) > 0 {
 				count[name] += int64(podsOf(j))
 			}
 		}

@@ -1,6 +1,8 @@
 package schedulergang
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -18,8 +20,8 @@ type Provider interface {
 	// Objects returns the objects that must exist before a stage starts, in the order in which to create them.
 	Objects(gangSet *GangSet, stage int) []Object
 
-	// Pods returns the fields that the pods of one Job must have in addition. It is empty if they are in no gang.
-	Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields
+	// Pods returns the fields that the pods of a Job of a member must have in addition: those pods are in this gang of the template.
+	Pods(gangSet *GangSet, podGroupTemplate *PodGroupTemplate, member *Member, gang string) PodFields
 
 	// UserGangName returns the name of the gang that a pod template already belongs to, or "".
 	UserGangName(template *corev1.PodTemplateSpec) string
@@ -86,8 +88,6 @@ func (s *GangSet) newObject(apiVersion, kind, name string) Object {
 type gang struct {
 	*PodGroupTemplate
 	name string
-	// job is the index of the Job if the gang is one Job.
-	job int32
 }
 
 // gangsOf lists the gangs that start with a stage.
@@ -99,7 +99,7 @@ func (s *GangSet) gangsOf(stage int) []gang {
 			continue
 		}
 		for job := range podGroupTemplate.Gangs() {
-			gangs = append(gangs, gang{podGroupTemplate, s.gangName(podGroupTemplate, &podGroupTemplate.Members[0], job), job})
+			gangs = append(gangs, gang{podGroupTemplate, s.gangName(podGroupTemplate, &podGroupTemplate.Members[0], job)})
 		}
 	}
 	return gangs
@@ -128,9 +128,8 @@ func (p *PodGroupTemplate) podSets() []stageplan.PodSet {
 
 // minResources returns the total requests of pods, in the form of the field of that name of several PodGroups.
 func minResources(podSets ...stageplan.PodSet) map[string]any {
-	requests := (&stageplan.Stage{PodSets: podSets}).Requests()
 	resources := map[string]any{}
-	for name, quantity := range requests {
+	for name, quantity := range (&stageplan.Stage{PodSets: podSets}).Requests() {
 		resources[string(name)] = quantity.String()
 	}
 	return resources
@@ -138,17 +137,9 @@ func minResources(podSets ...stageplan.PodSet) map[string]any {
 
 // withoutEmpty removes empty fields.
 func withoutEmpty(spec map[string]any) map[string]any {
-	for key, value := range spec {
-		switch v := value.(type) {
-		case string:
-			if v == "" {
-				delete(spec, key)
-			}
-		case map[string]any:
-			if len(v) == 0 {
-				delete(spec, key)
-			}
-		}
-	}
+	maps.DeleteFunc(spec, func(_ string, value any) bool {
+		fields, isMap := value.(map[string]any)
+		return value == "" || isMap && len(fields) == 0
+	})
 	return spec
 }

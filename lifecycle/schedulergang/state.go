@@ -84,11 +84,8 @@ func (s *State) Unobserved() []*unstructured.Unstructured {
 
 // Missing returns the objects that must be created before the Jobs of a stage start.
 func (s *State) Missing(stage int) []*unstructured.Unstructured {
-	if s == nil {
-		return nil
-	}
 	var missing []*unstructured.Unstructured
-	for _, object := range s.wanted[stage] {
+	for _, object := range s.wantedIn(stage) {
 		if s.existing[idOf(object)] == nil {
 			missing = append(missing, object)
 		}
@@ -100,7 +97,7 @@ func (s *State) Missing(stage int) []*unstructured.Unstructured {
 // immutable. It includes terminating objects.
 func (s *State) ToRecreate(stage int) []*unstructured.Unstructured {
 	var toRecreate []*unstructured.Unstructured
-	s.compare(stage, func(existing, _ *unstructured.Unstructured, same bool) {
+	s.compare(s.wantedIn(stage), func(existing, _ *unstructured.Unstructured, same bool) {
 		if existing.GetDeletionTimestamp() != nil || s.fixed[existing.GetKind()] && !same {
 			toRecreate = append(toRecreate, existing)
 		}
@@ -124,7 +121,7 @@ func (u Update) Patch() ([]byte, error) {
 // Drifted returns the objects of a stage that have drifted and can be changed while pods use them.
 func (s *State) Drifted(stage int) []Update {
 	var drifted []Update
-	s.compare(stage, func(existing, wanted *unstructured.Unstructured, same bool) {
+	s.compare(s.wantedIn(stage), func(existing, wanted *unstructured.Unstructured, same bool) {
 		if existing.GetDeletionTimestamp() == nil && !s.fixed[existing.GetKind()] && !same {
 			drifted = append(drifted, Update{Existing: existing, Wanted: wanted})
 		}
@@ -132,15 +129,16 @@ func (s *State) Drifted(stage int) []Update {
 	return drifted
 }
 
-// compare calls f for all objects of a stage that belong to the JobSet.
-func (s *State) compare(stage int, f func(existing, wanted *unstructured.Unstructured, same bool)) {
+// wantedIn returns the objects that must exist before the Jobs of a stage start.
+func (s *State) wantedIn(stage int) []*unstructured.Unstructured {
 	if s == nil {
-		return
+		return nil
 	}
-	s.compareObjects(s.wanted[stage], f)
+	return s.wanted[stage]
 }
 
-func (s *State) compareObjects(objects []*unstructured.Unstructured, f func(existing, wanted *unstructured.Unstructured, same bool)) {
+// compare calls f for those of the objects that exist and belong to the JobSet.
+func (s *State) compare(objects []*unstructured.Unstructured, f func(existing, wanted *unstructured.Unstructured, same bool)) {
 	for _, wanted := range objects {
 		if existing := s.existing[idOf(wanted)]; existing != nil && s.IsOurs(existing) {
 			f(existing, wanted, contains(existing.Object["spec"], wanted.Object["spec"]) && hasAnnotations(existing, wanted))
@@ -164,10 +162,8 @@ func (s *State) Stale() []*unstructured.Unstructured {
 		return nil
 	}
 	needed := map[id]bool{}
-	for _, stage := range s.wanted {
-		for _, object := range stage {
-			needed[idOf(object)] = true
-		}
+	for _, object := range slices.Concat(s.wanted...) {
+		needed[idOf(object)] = true
 	}
 	var stale []*unstructured.Unstructured
 	for _, key := range slices.SortedFunc(maps.Keys(s.existing), func(a, b id) int { return strings.Compare(a.kind+"/"+a.name, b.kind+"/"+b.name) }) {
@@ -184,11 +180,9 @@ func (s *State) NotOurs() string {
 	for _, userGang := range s.GangSet.UserGangs {
 		notOurs = append(notOurs, fmt.Sprintf("ReplicatedJob %q is in the user-created gang %q", userGang.ReplicatedJob, userGang.Name))
 	}
-	for _, stage := range s.wanted {
-		for _, object := range stage {
-			if existing := s.existing[idOf(object)]; existing != nil && !s.IsOurs(existing) {
-				notOurs = append(notOurs, fmt.Sprintf("%s %q was not created by Tranche, and stays unchanged", object.GetKind(), object.GetName()))
-			}
+	for _, object := range slices.Concat(s.wanted...) {
+		if existing := s.existing[idOf(object)]; existing != nil && !s.IsOurs(existing) {
+			notOurs = append(notOurs, fmt.Sprintf("%s %q was not created by Tranche, and stays unchanged", object.GetKind(), object.GetName()))
 		}
 	}
 	slices.Sort(notOurs)
@@ -209,7 +203,7 @@ func (s *State) PodFields(replicatedJob string, job int32) PodFields {
 	if s == nil {
 		return PodFields{}
 	}
-	return s.provider.Pods(s.GangSet, replicatedJob, job)
+	return s.GangSet.PodFields(s.provider, replicatedJob, job)
 }
 
 // Lacks returns the name of a missing field of a pod template that puts its pods into their gang and can be set only when the Job is

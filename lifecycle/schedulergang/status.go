@@ -37,7 +37,7 @@ func (s *State) ObjectOf(replicatedJob string, job int32) string {
 func (s *State) StatusOf(name string) Status {
 	object := s.userGangs[name]
 	status := Status{}
-	s.compareObjects(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { status.Changed = status.Changed || !same })
+	s.compare(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { status.Changed = status.Changed || !same })
 	if object == nil {
 		object = s.existing[id{PodGroupKind, name}]
 	}

@@ -37,7 +37,7 @@ func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
 }
 
 // excludeUserGangs removes the PodGroupTemplates whose pod templates name user-created gangs. All pods of a gang must name one, or none.
-func (s *GangSet) excludeUserGangs(provider Provider, asked modes) stageplan.Problems {
+func (s *GangSet) excludeUserGangs(provider Provider) stageplan.Problems {
 	var problems stageplan.Problems
 	var ours []PodGroupTemplate
 	for g := range s.PodGroupTemplates {
@@ -58,7 +58,7 @@ func (s *GangSet) excludeUserGangs(provider Provider, asked modes) stageplan.Pro
 		case without == nil:
 			s.UserGangs = append(s.UserGangs, userGangs...)
 		default:
-			problems = append(problems, problemf(asked.fieldOf(podGroupTemplate), "the pods of ReplicatedJob %q name gang %q, the pods of %q name none: name the gang in both, or in neither",
+			problems = append(problems, problemf(podGroupTemplate.field, "the pods of ReplicatedJob %q name gang %q, the pods of %q name none: name the gang in both, or in neither",
 				userGangs[0].ReplicatedJob, userGangs[0].Name, without.ReplicatedJob))
 		}
 	}
@@ -67,7 +67,7 @@ func (s *GangSet) excludeUserGangs(provider Provider, asked modes) stageplan.Pro
 }
 
 // validate reports where the scheduler would handle the gangs differently from what the JobSet asks for. Most of that would be silent waits.
-func (s *GangSet) validate(provider Provider, asked modes) stageplan.Problems {
+func (s *GangSet) validate(provider Provider) stageplan.Problems {
 	var problems stageplan.Problems
 	for g := range s.PodGroupTemplates {
 		podGroupTemplate := &s.PodGroupTemplates[g]
@@ -83,7 +83,7 @@ func (s *GangSet) validate(provider Provider, asked modes) stageplan.Problems {
 			}
 		}
 		if refusal := provider.Unsupported(s, podGroupTemplate); refusal != "" {
-			problems = append(problems, problemf(asked.fieldOf(podGroupTemplate), "%s", refusal))
+			problems = append(problems, problemf(podGroupTemplate.field, "%s", refusal))
 		}
 	}
 	return problems
@@ -92,19 +92,17 @@ func (s *GangSet) validate(provider Provider, asked modes) stageplan.Problems {
 // checkScheduler checks that the pods of a gang go to one scheduler, and to the one that knows about the gang.
 func (s *GangSet) checkScheduler(provider Provider, first, member *Member) *stageplan.Problem {
 	has := member.Template.Spec.SchedulerName
-	needs := provider.Pods(s, member.ReplicatedJob, 0).SchedulerName
+	needs := s.PodFields(provider, member.ReplicatedJob, 0).SchedulerName
 	if needs != "" {
 		if has == "" || has == needs {
 			return nil
 		}
-		problem := problemf(schedulerField(member), "scheduler %q does not place the gangs of this cluster: set %q, or leave the field empty", has, needs)
-		return &problem
+		return new(problemf(schedulerField(member), "scheduler %q does not place the gangs of this cluster: set %q, or leave the field empty", has, needs))
 	}
 	has, needs = cmp.Or(has, corev1.DefaultSchedulerName), cmp.Or(first.Template.Spec.SchedulerName, corev1.DefaultSchedulerName)
 	if has == needs {
 		return nil
 	}
-	problem := problemf(schedulerField(member), "%q differs from %q of ReplicatedJob %q, which is in the same gang: a scheduler ignores pods of other schedulers, "+
-		"so the gang would never be complete: set the same scheduler on both", has, needs, first.ReplicatedJob)
-	return &problem
+	return new(problemf(schedulerField(member), "%q differs from %q of ReplicatedJob %q, which is in the same gang: a scheduler ignores pods of other schedulers, "+
+		"so the gang would never be complete: set the same scheduler on both", has, needs, first.ReplicatedJob))
 }

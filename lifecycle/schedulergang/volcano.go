@@ -2,6 +2,7 @@ package schedulergang
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -51,26 +52,20 @@ func (v Volcano) Objects(gangSet *GangSet, stage int) []Object {
 // priorityClass returns the PriorityClass that all pods of the template name, or "": then Volcano uses the class of each pod.
 func (p *PodGroupTemplate) priorityClass() string {
 	first := p.Members[0].Template.Spec.PriorityClassName
-	for m := range p.Members {
-		if p.Members[m].Template.Spec.PriorityClassName != first {
-			return ""
-		}
+	if slices.ContainsFunc(p.Members, func(m Member) bool { return m.Template.Spec.PriorityClassName != first }) {
+		return ""
 	}
 	return first
 }
 
 // Pods returns the annotations with the names of the PodGroup and of the task.
-func (v Volcano) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
-	if podGroupTemplate == nil {
-		return PodFields{}
-	}
+func (v Volcano) Pods(_ *GangSet, podGroupTemplate *PodGroupTemplate, member *Member, gang string) PodFields {
 	fields := PodFields{
-		Annotations:   map[string]string{volcanoAnnotation: gangSet.gangName(podGroupTemplate, member, job)},
+		Annotations:   map[string]string{volcanoAnnotation: gang},
 		SchedulerName: cmp.Or(v.SchedulerName, apis.VolcanoScheduler),
 	}
 	if len(podGroupTemplate.Members) > 1 {
-		fields.Annotations[volcanoTaskAnnotation] = replicatedJob
+		fields.Annotations[volcanoTaskAnnotation] = member.ReplicatedJob
 	}
 	return fields
 }
