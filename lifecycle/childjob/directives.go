@@ -59,7 +59,7 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 		return nil, fmt.Errorf("the Job %q stays held: %w", job.Name, err)
 	}
 	released := Restored(job)
-	if template.First > 0 && template.First < podsAtOnce(&job.Spec) {
+	if template.First > 0 && template.First < PodsAtOnce(job) {
 		released = Resized(released, template.First)
 	}
 	return release(released, labels, tolerations, updates)
@@ -74,17 +74,15 @@ func ReleasedUnqueued(job *batchv1.Job, updates ...Update) (*batchv1.Job, error)
 func release(released *batchv1.Job, labels map[string]string, tolerations []corev1.Toleration, updates []Update) (*batchv1.Job, error) {
 	released.Spec.Suspend = new(false)
 	var added additions
-	nodeLabels := added.addMap(&released.Spec.Template.Spec.NodeSelector, labels)
+	added.nodeLabels = addMap(&released.Spec.Template.Spec.NodeSelector, labels)
 	added.addTolerations(&released.Spec.Template.Spec, tolerations)
 	for i := range updates {
-		more, err := added.merge(&released.Spec.Template, &updates[i].Update)
-		if err != nil {
+		if err := added.merge(&released.Spec.Template, &updates[i].Update); err != nil {
 			return nil, fmt.Errorf("the Job %q stays held: %s %w", released.Name, updates[i].By, err)
 		}
-		nodeLabels = append(nodeLabels, more...)
 	}
 	countRelease(released)
-	return released, added.note(released, nodeLabels)
+	return released, added.note(released)
 }
 
 // countRelease numbers the releases of a Job that is in a group, so that its pods can be distinguished from those of earlier releases:
@@ -107,7 +105,7 @@ func Honors(job *batchv1.Job, updates ...Update) error {
 	for i := range updates {
 		var added additions
 		with := job.DeepCopy()
-		_, err := added.merge(&with.Spec.Template, &updates[i].Update)
+		err := added.merge(&with.Spec.Template, &updates[i].Update)
 		if err == nil && !equality.Semantic.DeepEqual(with.Spec.Template, job.Spec.Template) {
 			err = errors.New("ask for what the pods that run do not have")
 		}
@@ -142,15 +140,17 @@ func IsRestored(job *batchv1.Job) bool {
 	return !labels && !others
 }
 
-// Additions are what an admission has added to the pod template of a Job. Node labels are recorded separately.
+// Additions are what an admission has added to the pod template of a Job.
 type additions struct {
 	Labels      []string            `json:"labels,omitempty"`
 	Annotations []string            `json:"annotations,omitempty"`
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// nodeLabels are recorded in an annotation of their own.
+	nodeLabels []string
 }
 
 // addMap adds entries and returns, sorted, the keys that did not exist before.
-func (*additions) addMap(to *map[string]string, entries map[string]string) []string {
+func addMap(to *map[string]string, entries map[string]string) []string {
 	var added []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if *to == nil {
@@ -177,8 +177,8 @@ func hasToleration(all []corev1.Toleration, one corev1.Toleration) bool {
 	return slices.ContainsFunc(all, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, one) })
 }
 
-// merge adds what an update requests and returns the keys of node labels that did not exist before.
-func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSetUpdate) ([]string, error) {
+// merge adds what an update requests.
+func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSetUpdate) error {
 	for _, part := range []struct {
 		name      string
 		has, asks map[string]string
@@ -189,14 +189,15 @@ func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSet
 	} {
 		for _, key := range slices.Sorted(maps.Keys(part.asks)) {
 			if value, known := part.has[key]; known && value != part.asks[key] {
-				return nil, fmt.Errorf("set %s[%q] to %q, which is %q already; make them equal", part.name, key, part.asks[key], value)
+				return fmt.Errorf("set %s[%q] to %q, which is %q already; make them equal", part.name, key, part.asks[key], value)
 			}
 		}
 	}
-	a.Labels = append(a.Labels, a.addMap(&template.Labels, update.Labels)...)
-	a.Annotations = append(a.Annotations, a.addMap(&template.Annotations, update.Annotations)...)
+	a.Labels = append(a.Labels, addMap(&template.Labels, update.Labels)...)
+	a.Annotations = append(a.Annotations, addMap(&template.Annotations, update.Annotations)...)
+	a.nodeLabels = append(a.nodeLabels, addMap(&template.Spec.NodeSelector, update.NodeSelector)...)
 	a.addTolerations(&template.Spec, update.Tolerations)
-	return a.addMap(&template.Spec.NodeSelector, update.NodeSelector), nil
+	return nil
 }
 
 // takeBack removes the additions from a pod template.
@@ -211,13 +212,13 @@ func (a *additions) takeBack(template *corev1.PodTemplateSpec) {
 }
 
 // note records the additions in annotations of the Job.
-func (a *additions) note(job *batchv1.Job, nodeLabels []string) error {
+func (a *additions) note(job *batchv1.Job) error {
 	if job.Annotations == nil {
 		job.Annotations = map[string]string{}
 	}
-	if len(nodeLabels) > 0 {
-		slices.Sort(nodeLabels)
-		job.Annotations[apis.FlavorNodeLabelsAnnotation] = strings.Join(nodeLabels, ",")
+	if len(a.nodeLabels) > 0 {
+		slices.Sort(a.nodeLabels)
+		job.Annotations[apis.FlavorNodeLabelsAnnotation] = strings.Join(a.nodeLabels, ",")
 	}
 	if len(a.Labels)+len(a.Annotations)+len(a.Tolerations) == 0 {
 		return nil
@@ -232,7 +233,7 @@ func (a *additions) note(job *batchv1.Job, nodeLabels []string) error {
 
 // matches compares a Job with the template that quota was charged for.
 func matches(job *batchv1.Job, template Template) error {
-	if pods := podsAtOnce(&job.Spec); pods > template.Pods {
+	if pods := PodsAtOnce(job); pods > template.Pods {
 		return fmt.Errorf("the Job %q stays held: it can have %d pods at once, its JobSet gives it %d; delete the Job", job.Name, pods, template.Pods)
 	}
 	for name, quantity := range stageplan.PodRequests(&job.Spec.Template.Spec) {
@@ -246,16 +247,9 @@ func matches(job *batchv1.Job, template Template) error {
 
 // directives returns the node labels and tolerations of the flavors of an assignment, in a fixed order.
 func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor) (map[string]string, []corev1.Toleration, error) {
-	var names []kueue.ResourceFlavorReference
-	for _, name := range assignment.Flavors {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
 	labels := map[string]string{}
 	var tolerations []corev1.Toleration
-	for _, name := range names {
+	for _, name := range slices.Compact(slices.Sorted(maps.Values(assignment.Flavors))) {
 		flavor := flavors[name]
 		if flavor == nil {
 			return nil, nil, fmt.Errorf("there is no ResourceFlavor %q, which its stage was admitted to; create it", name)

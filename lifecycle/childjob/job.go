@@ -27,7 +27,7 @@ func isOver(job *batchv1.Job) bool {
 
 // IsReady reports whether all pods that a Job can have at once are ready or have succeeded, as the JobSet controller counts them.
 func IsReady(job *batchv1.Job) bool {
-	return IsReadyWith(job, podsAtOnce(&job.Spec))
+	return IsReadyWith(job, PodsAtOnce(job))
 }
 
 // IsReadyWith reports whether the given number of pods of a Job are ready or have succeeded, or all if it can have fewer.
@@ -35,7 +35,7 @@ func IsReadyWith(job *batchv1.Job, pods int32) bool {
 	if ptr.Deref(job.Spec.Suspend, false) {
 		return false
 	}
-	return job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= min(pods, podsAtOnce(&job.Spec))
+	return job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= min(pods, PodsAtOnce(job))
 }
 
 // IsIndexed reports whether the number of pods of a Job can change while it runs.
@@ -51,11 +51,9 @@ func Resized(job *batchv1.Job, pods int32) *batchv1.Job {
 }
 
 // PodsAtOnce returns how many pods a Job can have at once.
-func PodsAtOnce(job *batchv1.Job) int32 { return podsAtOnce(&job.Spec) }
-
-func podsAtOnce(spec *batchv1.JobSpec) int32 {
-	pods := ptr.Deref(spec.Parallelism, 1)
-	return min(pods, ptr.Deref(spec.Completions, pods))
+func PodsAtOnce(job *batchv1.Job) int32 {
+	pods := ptr.Deref(job.Spec.Parallelism, 1)
+	return min(pods, ptr.Deref(job.Spec.Completions, pods))
 }
 
 // IsHeld reports whether a Job waits to be released.

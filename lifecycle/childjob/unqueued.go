@@ -1,6 +1,8 @@
 package childjob
 
 import (
+	"slices"
+
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -8,13 +10,6 @@ import (
 // AreUnqueued reports whether the Jobs of a JobSet are held although it has no queue: for their order, their gangs or their groups. The
 // admission policies decide that when the JobSet is created.
 func AreUnqueued(js *jobsetapi.JobSet) bool {
-	if js.Labels[apis.QueueLabel] != "" || len(js.Spec.ReplicatedJobs) == 0 {
-		return false
-	}
-	for i := range js.Spec.ReplicatedJobs {
-		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldUnqueued {
-			return false
-		}
-	}
-	return true
+	isOther := func(r jobsetapi.ReplicatedJob) bool { return r.Template.Labels[apis.HoldLabel] != apis.HoldUnqueued }
+	return js.Labels[apis.QueueLabel] == "" && len(js.Spec.ReplicatedJobs) > 0 && !slices.ContainsFunc(js.Spec.ReplicatedJobs, isOther)
 }
