@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,7 +113,7 @@ func (b *stepBuilder) finishEviction(w *kueue.Workload) {
 	switch {
 	case b.runs(w):
 	case hasStarted(w) && !isExtra(w) && b.isAlone() && isSpent(w, b.podsPaidBy(w), b.Gang.Min):
-		b.finish(w, succeeded())
+		b.finish(w, workloadstatus.Succeeded(textSucceeded))
 	case hasStarted(w):
 		b.step.Change = append(b.step.Change, Change{w, withEnd(w)})
 	default:
@@ -157,22 +156,18 @@ func (b *stepBuilder) finish(w *kueue.Workload, finished *metav1.Condition) {
 
 // again requeues the gang after a duration, or earlier.
 func (b *stepBuilder) again(after time.Duration) {
-	if b.step.RequeueAfter == 0 || after < b.step.RequeueAfter {
-		b.step.RequeueAfter = after
-	}
+	b.step.RequeueAfter = workloadstatus.Sooner(b.step.RequeueAfter, after)
 }
 
 // close gates waiting quota Workloads while there is a problem.
 func (b *stepBuilder) close() {
 	for _, w := range b.initial {
-		if quotaworkload.HoldsQuota(w) {
+		if quotaworkload.HoldsQuota(w) || slices.Contains(quotaworkload.Gates(w), apis.GangGate) {
 			continue
 		}
 		after := w.DeepCopy()
 		setGate(after, apis.GangGate)
-		if !equality.Semantic.DeepEqual(w, after) {
-			b.step.Change = append(b.step.Change, Change{w, after})
-		}
+		b.step.Change = append(b.step.Change, Change{w, after})
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // idleGrace is how long a started gang keeps quota without a pod: the time that the controller of its pods may take to recreate them.
@@ -18,21 +20,13 @@ const (
 	textFailed    = "All pods of the gang have terminated, not all of them succeeded, and none was recreated"
 )
 
-// succeeded returns the condition of a quota Workload whose pods have all succeeded.
-func succeeded() *metav1.Condition {
-	return &metav1.Condition{
-		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
-		Message: textSucceeded,
-	}
-}
-
 // outcome returns the Finished condition of an initial quota Workload, or nil while it is needed. It is also no longer needed when no pod has
 // used it for idleGrace, and no waiting pod can be ungated under it.
 func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
 	}
-	finished, isAlone := succeeded(), b.isAlone()
+	finished, isAlone := workloadstatus.Succeeded(textSucceeded), b.isAlone()
 	if isSpent(w, pods, b.Gang.Min) {
 		switch {
 		case isAlone:
@@ -66,19 +60,12 @@ func (b *stepBuilder) idle(w *kueue.Workload) time.Duration {
 		since = b.now
 	}
 	if places := b.match([]*kueue.Workload{w}); len(places) > 0 && places[0].pod.CreationTimestamp.After(since) {
-		since, isNoted = latest(b.now, places[0].pod.CreationTimestamp.Time), false
+		since, isNoted = workloadstatus.Later(b.now, places[0].pod.CreationTimestamp.Time), false
 	}
 	if !isNoted {
 		b.step.Change = append(b.step.Change, Change{w, withIdle(w, since)})
 	}
 	return b.grace(since)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 // grace returns how much is left of the time for which quota is kept that no pod uses since then.

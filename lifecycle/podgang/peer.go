@@ -28,97 +28,79 @@ type Peer struct {
 	isPast bool
 }
 
-// markPast marks the other gangs that have started since this gang asked for quota, which it did when all had agreed. Their pods may have
-// terminated before a pod of this gang was ungated, because this gang was preempted in between:
+// readPeers gives the snapshot a Peer for each gang of the GangGroup, also for gangs about which nothing is known. It marks those that have
+// started since this gang asked for quota, which it did when all had agreed. Their pods may have terminated before a pod of this gang was
+// ungated, because this gang was preempted in between:
 //
 //	a, b admitted -> a started -> b preempted -> a succeeded -> b admitted alone
 //
 // A gang of another namespace counts only if it names the same gangs: otherwise a tenant could learn which gangs run there. The quota Workload of this
 // gang names the others that have started, which is relied on if neither pods nor quota Workloads of those are left.
-func (s *gangState) markPast() {
-	if len(s.initial) == 0 {
-		return
-	}
+func (s *gangState) readPeers() {
 	var recorded []string
 	for _, w := range s.initial {
 		recorded = append(recorded, strings.Split(w.Annotations[apis.StartedTogetherAnnotation], ",")...)
 	}
-	s.Peers = slices.Clone(s.Peers)
+	known := s.Peers
+	s.Peers = nil
 	for _, ref := range s.Gang.Peers() {
-		isRecorded := slices.Contains(recorded, ref.Full())
-		p := s.peer(ref)
-		switch {
-		case p == nil && !isRecorded:
-			continue
-		case p == nil:
-			s.Peers = append(s.Peers, Peer{Ref: ref})
-			p = &s.Peers[len(s.Peers)-1]
+		p := Peer{Ref: ref}
+		if i := slices.IndexFunc(known, func(k Peer) bool { return k.Ref == ref }); i >= 0 {
+			p = known[i]
 		}
 		isAgreed := p.Namespace == s.Gang.Namespace || slices.Equal(p.GangGroup, s.Gang.GangGroup)
 		switch {
+		case len(s.initial) == 0:
 		case (p.HasStarted || p.HasEnded) && isAgreed:
 			p.isPast = true
-		case isRecorded && !p.IsWhole:
+		case slices.Contains(recorded, ref.Full()) && !p.IsWhole:
 			p.isPast, p.IsAdmitted = true, true
 		}
+		s.Peers = append(s.Peers, p)
 	}
 }
 
-// past names the peers that have started since this gang asked for quota.
-func (s *Snapshot) past() string {
+// past names the peers that have started since this gang asked for quota, in the order of the GangGroup.
+func (s *gangState) past() string {
 	var names []string
 	for i := range s.Peers {
 		if s.Peers[i].isPast {
 			names = append(names, s.Peers[i].Full())
 		}
 	}
-	slices.Sort(names)
 	return strings.Join(names, ",")
-}
-
-// peer returns the state of a peer, or nil if nothing is known about it.
-func (s *Snapshot) peer(ref podgroup.Ref) *Peer {
-	for i := range s.Peers {
-		if s.Peers[i].Ref == ref {
-			return &s.Peers[i]
-		}
-	}
-	return nil
 }
 
 // peerConflict returns which peer prevents the gangs from asking for quota together, or "" if none does. All of them have to name the same gangs, so
 // that no gang depends on one that has not agreed. Until a gang of another namespace names this one, its owner has agreed to nothing, and the
 // message does not reveal whether the gang exists.
-func (s *Snapshot) peerConflict() string {
-	for _, ref := range s.Gang.Peers() {
-		p := s.peer(ref)
-		if p != nil && p.isPast {
-			continue
-		}
-		exists := p != nil && p.Exists
-		isAgreed := exists && slices.Equal(p.GangGroup, s.Gang.GangGroup)
+func (s *gangState) peerConflict() string {
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		isAgreed := p.Exists && slices.Equal(p.GangGroup, s.Gang.GangGroup)
 		switch {
-		case !isAgreed && ref.Namespace != s.Gang.Namespace:
+		case p.isPast:
+		case !isAgreed && p.Namespace != s.Gang.Namespace:
 			return fmt.Sprintf("peer gang %q of another namespace does not exist or lists other gangs: set the same value of annotation %s on all gangs, "+
-				"or remove the gang from that list", ref.Full(), podgroup.GroupsAnnotation)
-		case !exists:
-			return fmt.Sprintf("peer gang %q does not exist: create it, or remove it from annotation %s", ref.Full(), podgroup.GroupsAnnotation)
+				"or remove the gang from that list", p.Full(), podgroup.GroupsAnnotation)
+		case !p.Exists:
+			return fmt.Sprintf("peer gang %q does not exist: create it, or remove it from annotation %s", p.Full(), podgroup.GroupsAnnotation)
 		case !isAgreed:
-			return fmt.Sprintf("peer gang %q lists other gangs: set the same value of annotation %s on both gangs", ref.Full(), podgroup.GroupsAnnotation)
+			return fmt.Sprintf("peer gang %q lists other gangs: set the same value of annotation %s on both gangs", p.Full(), podgroup.GroupsAnnotation)
 		case p.Problem != "":
-			return fmt.Sprintf("peer gang %q is misconfigured: fix that gang", ref.Full())
+			return fmt.Sprintf("peer gang %q is misconfigured: fix that gang", p.Full())
 		case !p.IsWhole:
-			return fmt.Sprintf("not all pods of peer gang %q exist", ref.Full())
+			return fmt.Sprintf("not all pods of peer gang %q exist", p.Full())
 		}
 	}
 	return ""
 }
 
 // unstarted counts the gangs that are admitted together: this one, and the peers that have not started. A started gang is independent.
-func (s *Snapshot) unstarted() int {
+func (s *gangState) unstarted() int {
 	n := len(s.Gang.GangGroup)
-	for _, ref := range s.Gang.Peers() {
-		if p := s.peer(ref); p != nil && (p.HasStarted || p.isPast) {
+	for i := range s.Peers {
+		if s.Peers[i].HasStarted || s.Peers[i].isPast {
 			n--
 		}
 	}
@@ -126,10 +108,10 @@ func (s *Snapshot) unstarted() int {
 }
 
 // unadmittedPeer names a peer that is not admitted, or is empty.
-func (s *Snapshot) unadmittedPeer() string {
-	for _, ref := range s.Gang.Peers() {
-		if p := s.peer(ref); p == nil || !p.IsAdmitted {
-			return ref.Full()
+func (s *gangState) unadmittedPeer() string {
+	for i := range s.Peers {
+		if !s.Peers[i].IsAdmitted {
+			return s.Peers[i].Full()
 		}
 	}
 	return ""

@@ -46,7 +46,7 @@ func (b *stepBuilder) expireDeactivated() {
 		why := fmt.Sprintf("its quota Workload %q has been deactivated for %s (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", w.Name, kept.Duration)
 		for _, pod := range b.Gang.All() {
 			isOfWorkload := !isExtra(w) || types.UID(w.Labels[apis.ExtraLabel]) == pod.UID
-			if isOfWorkload && podgroup.IsWaiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil && b.isExpired(latest(*at, pod.CreationTimestamp.Time), kept) {
+			if isOfWorkload && podgroup.IsWaiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil && b.isExpired(workloadstatus.Later(*at, pod.CreationTimestamp.Time), kept) {
 				b.step.Delete = append(b.step.Delete, Delete{pod, why})
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
@@ -97,16 +98,7 @@ func reclaimed(w *kueue.Workload, podSet kueue.PodSetReference, pods []*corev1.P
 			succeeded++
 		}
 	}
-	return max(succeeded, reportedReclaimable(w, podSet))
-}
-
-func reportedReclaimable(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
-	for _, p := range w.Status.ReclaimablePods {
-		if p.Name == podSet {
-			return p.Count
-		}
-	}
-	return 0
+	return max(succeeded, elastic.Reclaimable(w, string(podSet)))
 }
 
 // reclaimable returns the reclaimable pods for the status of the quota Workload, and whether it is up to date. A reserved sum is needed until the
@@ -120,7 +112,7 @@ func reclaimable(w *kueue.Workload, pods []*corev1.Pod) (all []kueue.Reclaimable
 		}
 		if n := min(reclaimed(w, name, pods), w.Spec.PodSets[i].Count); n > 0 {
 			all = append(all, kueue.ReclaimablePod{Name: name, Count: n})
-			isReported = isReported && reportedReclaimable(w, name) == n
+			isReported = isReported && elastic.Reclaimable(w, string(name)) == n
 		}
 	}
 	return all, isReported

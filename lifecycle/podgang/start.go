@@ -11,7 +11,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -90,7 +89,6 @@ func (b *stepBuilder) ending() string {
 // obstacle describes what prevents the gang from asking for quota, or is empty.
 func (b *stepBuilder) obstacle() string {
 	g := b.Gang
-	isWhole := len(b.waiting) >= b.needed()
 	if text := b.timedOut(); text != "" {
 		return text
 	}
@@ -98,18 +96,18 @@ func (b *stepBuilder) obstacle() string {
 		return "The gang requests no quota yet: " + conflict
 	}
 	if g.Queue == "" {
-		if len(b.waiting) == 0 && !b.Gang.Reserves() {
+		if len(b.waiting) == 0 && !g.Reserves() {
 			return "The gang has no pods"
 		}
 		return "The gang names no LocalQueue: set the label " + apis.QueueLabel + " on its PodGroup and pods"
 	}
-	if b.unclaimed != nil && !isWhole && !b.Gang.Reserves() {
+	switch {
+	case len(b.waiting) >= b.needed() || g.Reserves():
+		return ""
+	case b.unclaimed != nil:
 		return fmt.Sprintf("The gang requests no quota yet: Kubernetes has not created the ResourceClaims of pod %q", b.unclaimed.Name)
 	}
-	if !isWhole && !b.Gang.Reserves() {
-		return fmt.Sprintf("The gang requests no quota yet: it has fewer than the %d pods that must start together", g.Min)
-	}
-	return ""
+	return fmt.Sprintf("The gang requests no quota yet: it has fewer than the %d pods that must start together", g.Min)
 }
 
 // isReserved reports whether the gang asks for quota by minResources of its PodGroup.
@@ -252,15 +250,9 @@ func (b *stepBuilder) timeOut() string {
 
 // putOff returns when a quota Workload that releases gathered quota queues again: later each time.
 func (b *stepBuilder) putOff(w *kueue.Workload) *kueue.RequeueState {
-	state := w.Status.RequeueState.DeepCopy()
-	if state == nil {
-		state = &kueue.RequeueState{}
-	}
-	count := ptr.Deref(state.Count, 0) + 1
-	state.Count = &count
-	delay := time.Duration(0)
+	state, delay := workloadstatus.NextTry(w), time.Duration(0)
 	if b.Backoff != nil {
-		delay = b.Backoff(count)
+		delay = b.Backoff(*state.Count)
 	}
 	return workloadstatus.Until(state, b.now.Add(delay))
 }
@@ -310,9 +302,9 @@ func (b *stepBuilder) ungateLate() {
 	admitted := slices.DeleteFunc(slices.Clone(b.initial), func(w *kueue.Workload) bool { return !b.isAdmitted(w) || !hasStarted(w) })
 	b.share()
 	places := b.match(admitted)
-	placed := map[*corev1.Pod]struct{}{}
+	placed := map[*corev1.Pod]bool{}
 	for _, p := range places {
-		placed[p.pod] = struct{}{}
+		placed[p.pod] = true
 	}
 	extras := map[types.UID]*kueue.Workload{}
 	for _, w := range b.extras {
@@ -320,7 +312,7 @@ func (b *stepBuilder) ungateLate() {
 	}
 	unpaid, late := map[kueue.PodSetReference]int{}, []*kueue.Workload{}
 	for _, pod := range b.waiting {
-		if _, ok := placed[pod]; ok {
+		if placed[pod] {
 			continue
 		}
 		extra, shape := extras[pod.UID], b.shapes.of(pod)

@@ -27,7 +27,7 @@ type gangState struct {
 	paid map[string][]*corev1.Pod
 	// pods has the pods of the gang by their UIDs, controllers the controllers of waiting pods, and shapes caches shapes.
 	pods        map[types.UID]*corev1.Pod
-	controllers map[types.UID]struct{}
+	controllers map[types.UID]bool
 	shapes      shapes
 	// waiting has the pods that wait to be ungated; active and succeeded count the other pods of this run of the gang.
 	waiting           []*corev1.Pod
@@ -43,9 +43,9 @@ type gangState struct {
 // stateOf sorts the objects of a snapshot.
 func stateOf(snapshot *Snapshot) *gangState {
 	copied := *snapshot
-	s := &gangState{Snapshot: &copied, paid: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]struct{}{}, shapes: shapes{}}
+	s := &gangState{Snapshot: &copied, paid: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]bool{}, shapes: shapes{}}
 	s.sort()
-	s.markPast()
+	s.readPeers()
 	s.count()
 	return s
 }
@@ -77,34 +77,29 @@ func (s *gangState) count() {
 // isOfOneThatWaits reports whether a pod has the same controller as one that waits.
 func (s *gangState) isOfOneThatWaits(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return false
-	}
-	_, ok := s.controllers[owner.UID]
-	return ok
+	return owner != nil && s.controllers[owner.UID]
 }
 
 // run returns a predicate for pods of this run of the gang, in contrast to earlier runs of the same name: they are paid for by a quota Workload
 // of the current gang, or were created after its initial quota Workload, or have the same controller as a pod that waits.
 func (s *gangState) run() func(*corev1.Pod) bool {
-	payers := map[string]struct{}{}
+	payers := map[string]bool{}
 	ours := slices.Concat(s.initial, s.extras)
 	if len(s.initial) > 0 {
 		ours = append(ours, s.finishedInitial...)
 	}
 	for _, w := range ours {
-		payers[string(w.UID)] = struct{}{}
+		payers[string(w.UID)] = true
 	}
 	for _, pod := range s.Gang.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && podgroup.IsWaiting(pod) {
-			s.controllers[owner.UID] = struct{}{}
+			s.controllers[owner.UID] = true
 		}
 	}
 	return func(pod *corev1.Pod) bool {
 		by, _ := paidBy(pod)
 		uid, _, _ := strings.Cut(by, ".")
-		_, isPaid := payers[uid]
-		return isPaid || s.isOfOneThatWaits(pod) || len(s.initial) > 0 && s.initial[0].CreationTimestamp.Before(&pod.CreationTimestamp)
+		return payers[uid] || s.isOfOneThatWaits(pod) || len(s.initial) > 0 && s.initial[0].CreationTimestamp.Before(&pod.CreationTimestamp)
 	}
 }
 

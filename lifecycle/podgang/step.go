@@ -145,17 +145,8 @@ func (m Message) Brief() Message {
 // NeedsLive reports whether the step ungates pods or releases quota, which must not be decided on cached objects: the cache may not show yet that
 // a pod was ungated, or created.
 func (s *Step) NeedsLive() bool {
-	if len(s.Evict)+len(s.Change)+len(s.Ungate)+len(s.Delete)+len(s.ReleaseQuota)+len(s.RemoveFinalizer)+len(s.DeleteWorkloads)+len(s.Reclaim) > 0 {
-		return true
-	}
-	// A gang must also not ask twice for its initial quota.
-	if slices.ContainsFunc(s.Create, func(w *kueue.Workload) bool { return !isExtra(w) }) {
-		return true
-	}
-	for i := range s.Progress {
-		if s.Progress[i].Finished != nil {
-			return true
-		}
-	}
-	return false
+	return len(s.Evict)+len(s.Change)+len(s.Ungate)+len(s.Delete)+len(s.ReleaseQuota)+len(s.RemoveFinalizer)+len(s.DeleteWorkloads)+len(s.Reclaim) > 0 ||
+		// A gang must also not ask twice for its initial quota.
+		slices.ContainsFunc(s.Create, func(w *kueue.Workload) bool { return !isExtra(w) }) ||
+		slices.ContainsFunc(s.Progress, func(p Progress) bool { return p.Finished != nil })
 }
