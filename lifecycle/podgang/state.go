@@ -34,8 +34,8 @@ type gangState struct {
 	active, succeeded int32
 	// unclaimed is a pod that waits to be ungated, and whose ResourceClaims have not been created or cannot be charged, or nil.
 	unclaimed *corev1.Pod
-	// running is true if a pod of any run may use quota, and wentOn if pods wait whose controller has had pods that were ungated before.
-	running, wentOn bool
+	// running is true if a pod of any run may use quota, and hasRecreatedPods if pods wait whose controller has had pods that were ungated before.
+	running, hasRecreatedPods bool
 	// leaving is true if a quota Workload of the gang is being deleted.
 	leaving bool
 }
@@ -69,13 +69,13 @@ func (s *gangState) count() {
 		}
 		if by, _ := paidBy(pod); by != "" && !podgroup.IsGated(pod) {
 			s.paid[by] = append(s.paid[by], pod)
-			s.wentOn = s.wentOn || s.isOfOneThatWaits(pod)
+			s.hasRecreatedPods = s.hasRecreatedPods || s.hasWaitingSibling(pod)
 		}
 	}
 }
 
-// isOfOneThatWaits reports whether a pod has the same controller as one that waits.
-func (s *gangState) isOfOneThatWaits(pod *corev1.Pod) bool {
+// hasWaitingSibling reports whether a pod has the same controller as one that waits.
+func (s *gangState) hasWaitingSibling(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && s.controllers[owner.UID]
 }
@@ -99,7 +99,7 @@ func (s *gangState) run() func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool {
 		by, _ := paidBy(pod)
 		uid, _, _ := strings.Cut(by, ".")
-		return payers[uid] || s.isOfOneThatWaits(pod) || len(s.initial) > 0 && s.initial[0].CreationTimestamp.Before(&pod.CreationTimestamp)
+		return payers[uid] || s.hasWaitingSibling(pod) || len(s.initial) > 0 && s.initial[0].CreationTimestamp.Before(&pod.CreationTimestamp)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *gangState) chosen() []*corev1.Pod {
 // startedOnce reports whether the gang has once started together with the others. From then on it is independent, also when it has released all its
 // quota and the controller of its pods continues.
 func (s *gangState) startedOnce() bool {
-	return s.wentOn || slices.ContainsFunc(s.initial, hasEverStarted)
+	return s.hasRecreatedPods || slices.ContainsFunc(s.initial, hasEverStarted)
 }
 
 func (s *gangState) allAdmitted() bool {
