@@ -48,21 +48,15 @@ func (s *Snapshot) GangWait() GangWait {
 			continue
 		}
 		if left := s.Patience - s.Now.Sub(p.since); left > 0 {
-			wait.lookIn(left)
+			wait.RequeueAfter = workloadstatus.Sooner(wait.RequeueAfter, left)
 			continue
 		}
-		wait.lookIn(workloadstatus.RecheckAfter)
+		wait.RequeueAfter = workloadstatus.Sooner(wait.RequeueAfter, workloadstatus.RecheckAfter)
 		if wait.Reason == "" {
 			wait.Reason, wait.Message = s.diagnose(name, p, s.Gangs.StatusOf(name))
 		}
 	}
 	return wait
-}
-
-func (g *GangWait) lookIn(delay time.Duration) {
-	if g.RequeueAfter == 0 || delay < g.RequeueAfter {
-		g.RequeueAfter = delay
-	}
 }
 
 // pendingGangs counts the pods of the current attempt by the names of their gangs.

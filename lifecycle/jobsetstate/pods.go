@@ -76,10 +76,8 @@ func IsMade(pod metav1.Object) bool {
 func IsLoose(pod metav1.Object) bool { return IsMade(pod) && !IsJob(metav1.GetControllerOf(pod)) }
 
 // IsCharged reports whether a pod uses quota of its JobSet.
-func IsCharged(pod *corev1.Pod) bool { return JobSetOfPod(pod) != "" && !isTerminal(pod) }
-
-func isTerminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+func IsCharged(pod *corev1.Pod) bool {
+	return JobSetOfPod(pod) != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
 // An AbandonedPod pod uses quota, and no Job ends it when its stage is stopped.
@@ -99,12 +97,9 @@ func JobSetOfJob(job metav1.Object) types.UID {
 
 // HasPodOf reports whether a pod of a Job may still run.
 func (s *Snapshot) HasPodOf(job *batchv1.Job) bool {
-	for _, pod := range s.Owned.Pods {
-		if pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Labels[jobset.JobSetUIDKey] == job.Labels[jobset.JobSetUIDKey] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Owned.Pods, func(pod *corev1.Pod) bool {
+		return pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Labels[jobset.JobSetUIDKey] == job.Labels[jobset.JobSetUIDKey]
+	})
 }
 
 // HasPodAt reports whether a pod may still run that belongs to the Job with this index of a ReplicatedJob.

@@ -63,7 +63,7 @@ func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message str
 		c.Status = metav1.ConditionFalse
 		c.Message = fmt.Sprintf("%s: gangs are not placed whole: %s", strings.Join(fields, ", "), message)
 	}
-	return append(all, timed(js, []metav1.Condition{c})...)
+	return append(all, timed(js, c)...)
 }
 
 // WithGangBlocked adds to the condition of an admitted stage that one of its gangs is not placed.

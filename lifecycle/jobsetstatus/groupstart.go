@@ -35,7 +35,7 @@ func Group(js *jobsetapi.JobSet, reason, message string) metav1.Condition {
 	if reason == GroupReleased {
 		c.Status = metav1.ConditionTrue
 	}
-	return timed(js, []metav1.Condition{c})[0]
+	return timed(js, c)[0]
 }
 
 // GroupField returns the field or annotation in which a JobSet asks for a group, to begin a message with.

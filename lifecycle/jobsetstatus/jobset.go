@@ -72,54 +72,44 @@ type StageState struct {
 	Growths []*kueue.Workload
 }
 
-// JobSetRefused returns the conditions of a JobSet that cannot be queued.
-func JobSetRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
-	return timed(js, []metav1.Condition{{
-		Type: StageAdmitted, Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
-	}})
-}
-
-// UnqueuedRefused returns the conditions of a JobSet without a queue whose Jobs stay held.
-func UnqueuedRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
-	return timed(js, []metav1.Condition{{
-		Type: StageInProgress, Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
-	}})
+// JobSetRefused returns the conditions of a JobSet that cannot be queued (StageAdmitted), or has no queue and whose Jobs stay held
+// (StageInProgress).
+func JobSetRefused(js *jobsetapi.JobSet, conditionType, why string) []metav1.Condition {
+	return timed(js, metav1.Condition{
+		Type: conditionType, Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
+	})
 }
 
 // UnqueuedProgress returns the conditions of a JobSet without a queue that Tranche manages.
 func UnqueuedProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
-	return timed(js, []metav1.Condition{inProgress(summary)})
+	return timed(js, inProgress(summary))
 }
 
 // JobSetProgress returns the conditions of a JobSet that is queued.
 func JobSetProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
-	return timed(js, []metav1.Condition{stageAdmitted(summary), inProgress(summary)})
+	return timed(js, stageAdmitted(summary), inProgress(summary))
 }
 
+// stageAdmitted returns the condition StageAdmitted.
 func stageAdmitted(summary Summary) metav1.Condition {
-	c := whetherAdmitted(summary)
-	c.Type = StageAdmitted
-	return c
-}
-
-func whetherAdmitted(summary Summary) metav1.Condition {
+	c := metav1.Condition{Type: StageAdmitted, Status: metav1.ConditionFalse}
 	switch {
 	case summary.Failure != nil:
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFailed, Message: summary.failure()}
+		c.Reason, c.Message = reasonFailed, summary.failure()
 	case summary.Over:
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFinished, Message: "Every stage has finished"}
+		c.Reason, c.Message = reasonFinished, "Every stage has finished"
 	case summary.Suspended:
-		return metav1.Condition{
-			Status: metav1.ConditionFalse, Reason: reasonSuspended,
-			Message: "spec.suspend is true: quota is released when all pods have terminated; set spec.suspend to false to requeue",
-		}
+		c.Reason, c.Message = reasonSuspended, "spec.suspend is true: quota is released when all pods have terminated; set spec.suspend to false to requeue"
 	case len(summary.Current) == 0:
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPreparing, Message: "The quota Workloads are being made"}
+		c.Reason, c.Message = reasonPreparing, "The quota Workloads are being made"
+	default:
+		if waiting := summary.firstWaiting(); waiting != nil {
+			c.Reason, c.Message = waitingStage(summary, *waiting)
+			return c
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonStageAdmitted, admittedStages(summary)
 	}
-	if waiting := summary.firstWaiting(); waiting != nil {
-		return waitingStage(summary, *waiting)
-	}
-	return admittedStages(summary)
+	return c
 }
 
 // failure returns a message with the stages in which a JobSet has failed.
@@ -143,7 +133,7 @@ func (s *Summary) firstWaiting() *StageState {
 	return &s.Current[i]
 }
 
-func admittedStages(summary Summary) metav1.Condition {
+func admittedStages(summary Summary) string {
 	var parts []string
 	for _, st := range summary.Current {
 		queue := ""
@@ -152,7 +142,7 @@ func admittedStages(summary Summary) metav1.Condition {
 		}
 		parts = append(parts, fmt.Sprintf("%s by ClusterQueue %q%s", title(summary, st), queue, st.waitingGrowth()))
 	}
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonStageAdmitted, Message: "Admitted " + strings.Join(parts, ", ")}
+	return "Admitted " + strings.Join(parts, ", ")
 }
 
 // waitingGrowth says why a stage does not have all pods yet that its JobSet asks for, or is empty.
@@ -173,30 +163,20 @@ func isWaiting(workload *kueue.Workload) bool {
 	return !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) || quotaworkload.IsTrue(workload, kueue.WorkloadEvicted)
 }
 
-func waitingStage(summary Summary, st StageState) metav1.Condition {
-	reason, message := whyItWaits(st.Workload)
+func waitingStage(summary Summary, st StageState) (reason, message string) {
+	reason, message = whyItWaits(st.Workload)
 	if reason == kueue.WorkloadQuotaReservedReasonSuspended {
 		// In lists of JobSets it is shown next to the column Suspended, which is about spec.suspend.
 		reason = reasonQueueStopped
 	}
-	return metav1.Condition{
-		Status: metav1.ConditionFalse, Reason: reason,
-		Message: fmt.Sprintf("Waiting to admit %s: %s", title(summary, st), message),
-	}
+	return reason, fmt.Sprintf("Waiting to admit %s: %s", title(summary, st), message)
 }
 
 // whyItWaits returns what keeps a quota Workload from being admitted: its eviction, a gate that keeps it out of the queue, its
 // AdmissionChecks, or a refusal by the engine.
 func whyItWaits(workload *kueue.Workload) (reason, message string) {
-	status := func(conditionType string, status metav1.ConditionStatus) *metav1.Condition {
-		c := apimeta.FindStatusCondition(workload.Status.Conditions, conditionType)
-		if c == nil || c.Status != status {
-			return nil
-		}
-		return c
-	}
-	reserved := status(kueue.WorkloadQuotaReserved, metav1.ConditionTrue) != nil
-	if evicted := status(kueue.WorkloadEvicted, metav1.ConditionTrue); evicted != nil && reserved {
+	reserved := quotaworkload.IsTrue(workload, kueue.WorkloadQuotaReserved)
+	if evicted := quotaworkload.FindTrue(workload, kueue.WorkloadEvicted); evicted != nil && reserved {
 		return evicted.Reason, "evicted, its pods are ending: " + evicted.Message
 	}
 	if reserved {
@@ -209,7 +189,7 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 		slices.Sort(names)
 		return kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks, "holds its quota, its AdmissionChecks are not all Ready: " + strings.Join(names, ", ")
 	}
-	if out := status(kueue.WorkloadRequeued, metav1.ConditionFalse); out != nil {
+	if out := workloadstatus.KeptOut(workload); out != nil {
 		return out.Reason, keptOut(workload, out)
 	}
 	if wait := workloadstatus.WaitOf(workload); wait != nil {
@@ -234,7 +214,7 @@ func title(summary Summary, st StageState) string {
 }
 
 // timed sets the times, and truncates long messages.
-func timed(js *jobsetapi.JobSet, all []metav1.Condition) []metav1.Condition {
+func timed(js *jobsetapi.JobSet, all ...metav1.Condition) []metav1.Condition {
 	for i := range all {
 		c := &all[i]
 		c.ObservedGeneration = js.Generation

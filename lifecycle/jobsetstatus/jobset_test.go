@@ -88,7 +88,7 @@ func TestJobSetProgress(t *testing.T) {
 // The API server would change a character that is cut in two, and the message would be written again forever.
 func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
 	js := &jobsetapi.JobSet{}
-	js.Status.Conditions = jobsetstatus.JobSetRefused(js, "x"+strings.Repeat("é", 2000))
+	js.Status.Conditions = jobsetstatus.JobSetRefused(js, jobsetstatus.StageAdmitted, "x"+strings.Repeat("é", 2000))
 	message := js.Status.Conditions[0].Message
 	if !utf8.ValidString(message) || len(message) < 1000 || len(message) > 1024 {
 		t.Errorf("message has %d bytes, valid: %t; want about 1024 valid bytes", len(message), utf8.ValidString(message))

@@ -14,8 +14,8 @@ import (
 func JobSetEvicted(js *jobsetapi.JobSet, stages int, cause StageState) []metav1.Condition {
 	e := workloadstatus.EvictionOf(cause.Workload)
 	summary := Summary{Stages: stages, Current: []StageState{cause}}
-	return timed(js, []metav1.Condition{{
+	return timed(js, metav1.Condition{
 		Type: StageAdmitted, Status: metav1.ConditionFalse, Reason: e.EventReason(),
 		Message: fmt.Sprintf("Evicted from %s, waiting for its pods to end: %s", title(summary, cause), e.Message),
-	}, inProgress(summary)})
+	}, inProgress(summary))
 }

@@ -20,7 +20,7 @@ const maxNamed = 3
 func inProgress(summary Summary) metav1.Condition {
 	c := metav1.Condition{Type: StageInProgress, Status: metav1.ConditionTrue, Reason: StageInProgress}
 	if summary.Failure != nil || summary.Over || len(summary.Current) == 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, whetherAdmitted(summary).Reason
+		c.Status, c.Reason = metav1.ConditionFalse, stageAdmitted(summary).Reason
 		return c
 	}
 	var names []string
@@ -54,28 +54,26 @@ func NewWaitReason(js *jobsetapi.JobSet, summary Summary) *Wait {
 	if waiting == nil || summary.Over || summary.Suspended || !isRefused(waiting.Workload) {
 		return nil
 	}
-	now := waitingStage(summary, *waiting)
+	reason, message := waitingStage(summary, *waiting)
 	before := apimeta.FindStatusCondition(js.Status.Conditions, StageAdmitted)
-	if before != nil && before.Status == now.Status && before.Reason == now.Reason && strings.Contains(withoutAmounts(before.Message), withoutAmounts(now.Message)) {
+	if before != nil && before.Status == metav1.ConditionFalse && before.Reason == reason && strings.Contains(withoutAmounts(before.Message), withoutAmounts(message)) {
 		return nil
 	}
-	return &Wait{Workload: waiting.Workload, Reason: now.Reason, Message: now.Message}
+	return &Wait{Workload: waiting.Workload, Reason: reason, Message: message}
 }
 
 // isRefused reports whether the engine has refused quota to a quota Workload that asks for it.
 func isRefused(workload *kueue.Workload) bool {
 	wait := workloadstatus.WaitOf(workload)
-	return wait != nil && wait.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation &&
-		!apimeta.IsStatusConditionFalse(workload.Status.Conditions, kueue.WorkloadRequeued)
+	return wait != nil && wait.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && workloadstatus.KeptOut(workload) == nil
 }
 
 // withoutAmounts removes all digits from a message that is truncated like that of a condition.
 func withoutAmounts(message string) string {
-	message = cut(message)
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r
-	}, message)
+	}, cut(message))
 }

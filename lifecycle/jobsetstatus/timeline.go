@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // maxTimeline is how many bytes a timeline may have: a quarter of the limit for all annotations of an object.
@@ -38,7 +40,7 @@ type Hold struct {
 // TimelineOf parses the timeline of a JobSet. A timeline that cannot be parsed counts as none.
 func TimelineOf(js *jobsetapi.JobSet) apis.Timeline {
 	var t apis.Timeline
-	if err := json.Unmarshal([]byte(js.Annotations[apis.TimelineAnnotation]), &t); err != nil {
+	if json.Unmarshal([]byte(js.Annotations[apis.TimelineAnnotation]), &t) != nil {
 		return apis.Timeline{}
 	}
 	return t
@@ -64,7 +66,7 @@ func IsCounted(t *apis.Timeline, stage string, workload *kueue.Workload, order [
 	if i < 0 {
 		return isLeftOut(t, stage, order)
 	}
-	finished := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadFinished)
+	finished := quotaworkload.FindTrue(workload, kueue.WorkloadFinished)
 	return finished != nil && t.Stages[i].Finished != nil && t.Stages[i].Finished.Equal(&finished.LastTransitionTime)
 }
 
@@ -92,11 +94,11 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
 	s.Admitted, s.Ready, s.Finished = metav1.Time{}, h.readyTime(), nil
 	for _, conditionType := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		if c := h.isTrue(conditionType); c != nil {
+		if c := quotaworkload.FindTrue(h.Workload, conditionType); c != nil {
 			s.Admitted = c.LastTransitionTime
 		}
 	}
-	if c := h.isTrue(kueue.WorkloadFinished); c != nil {
+	if c := quotaworkload.FindTrue(h.Workload, kueue.WorkloadFinished); c != nil {
 		s.Finished = &c.LastTransitionTime
 	}
 	add(s, h.Workload, held, idle)
@@ -141,11 +143,11 @@ func stageTimes(t *apis.Timeline, stage string, order []string) *apis.StageTimes
 //	|<-------------------- idle --------->|
 //	                    |<--- waited ---->|
 func (h *Hold) spans(t *apis.Timeline, counted time.Time) (held, idle, waited time.Duration) {
-	reserved := h.isTrue(kueue.WorkloadQuotaReserved)
+	reserved := quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)
 	if reserved == nil || h.Workload.Status.Admission == nil {
 		return 0, 0, 0
 	}
-	from := later(reserved.LastTransitionTime.Time, counted)
+	from := workloadstatus.Later(reserved.LastTransitionTime.Time, counted)
 	held = max(0, h.End.Sub(from))
 	ready, ok := readySince(h.Workload, NotReadySince(t, h.Stage, h.Workload))
 	if !ok {
@@ -157,19 +159,12 @@ func (h *Hold) spans(t *apis.Timeline, counted time.Time) (held, idle, waited ti
 		if !ok {
 			since = h.End
 		}
-		busy = later(busy, since)
+		busy = workloadstatus.Later(busy, since)
 	}
 	if busy.After(h.End) {
 		busy = h.End
 	}
-	return held, max(0, busy.Sub(from)), max(0, busy.Sub(later(from, ready)))
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+	return held, max(0, busy.Sub(from)), max(0, busy.Sub(workloadstatus.Later(from, ready)))
 }
 
 // NotReadySince returns since when the pods of a stage have not been ready, if a restart has gated the stage while it held its quota and
@@ -186,7 +181,7 @@ func NotReadySince(t *apis.Timeline, stage string, w *kueue.Workload) time.Time 
 // notReadySince returns the NotReadySince to record.
 func (h *Hold) notReadySince(t *apis.Timeline) *metav1.Time {
 	since := NotReadySince(t, h.Stage, h.Workload)
-	reserved := h.isTrue(kueue.WorkloadQuotaReserved)
+	reserved := quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)
 	switch _, isReady := readySince(h.Workload, since); {
 	case isReady && h.Closes:
 		since = h.End
@@ -213,7 +208,7 @@ func readySince(w *kueue.Workload, notReadySince time.Time) (time.Time, bool) {
 	case ready.Reason == kueue.WorkloadRecovered || ready.Reason == kueue.WorkloadWaitForRecovery:
 		return reserved.LastTransitionTime.Time, true
 	case ready.Status == metav1.ConditionTrue:
-		return later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time), true
+		return workloadstatus.Later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time), true
 	case !notReadySince.IsZero():
 		return time.Time{}, false
 	}
@@ -233,18 +228,11 @@ func IsReadyUncounted(t *apis.Timeline, stage string, w *kueue.Workload) bool {
 
 // readyTime returns since when all pods have been ready, or nil.
 func (h *Hold) readyTime() *metav1.Time {
-	reserved, ready := h.isTrue(kueue.WorkloadQuotaReserved), h.isTrue(kueue.WorkloadPodsReady)
+	reserved, ready := quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved), quotaworkload.FindTrue(h.Workload, kueue.WorkloadPodsReady)
 	if reserved == nil || ready == nil {
 		return nil
 	}
-	return new(metav1.NewTime(later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time)))
-}
-
-func (h *Hold) isTrue(conditionType string) *metav1.Condition {
-	if c := apimeta.FindStatusCondition(h.Workload.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
-		return c
-	}
-	return nil
+	return new(metav1.NewTime(workloadstatus.Later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time)))
 }
 
 // QueuedSince returns when a quota Workload was created or last requeued, or when the last of its start conditions was met: stages that had
@@ -253,16 +241,16 @@ func QueuedSince(w *kueue.Workload, succeeded, ready []*kueue.Workload) time.Tim
 	since := w.CreationTimestamp.Time
 	for _, other := range succeeded {
 		if c := apimeta.FindStatusCondition(other.Status.Conditions, kueue.WorkloadFinished); c != nil {
-			since = later(since, c.LastTransitionTime.Time)
+			since = workloadstatus.Later(since, c.LastTransitionTime.Time)
 		}
 	}
 	for _, other := range ready {
 		if t, ok := readySince(other, time.Time{}); ok {
-			since = later(since, t)
+			since = workloadstatus.Later(since, t)
 		}
 	}
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil {
-		since = later(since, c.LastTransitionTime.Time)
+		since = workloadstatus.Later(since, c.LastTransitionTime.Time)
 	}
 	// A stage is opened before the stage that it waited for is finished.
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.LastTransitionTime.Time.Before(since) {

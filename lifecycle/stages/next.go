@@ -102,20 +102,19 @@ func (w *Step) stopOrphans(s *jobsetstate.Snapshot) {
 
 // refuse reports a JobSet that has no plan.
 func (w *Step) refuse(s *jobsetstate.Snapshot) {
-	told := jobsetstatus.StageAdmitted
-	w.Conditions = jobsetstatus.JobSetRefused(s.JobSet, s.Refusal)
+	reported := jobsetstatus.StageAdmitted
 	if s.IsUnqueued {
-		told = jobsetstatus.StageInProgress
-		w.Conditions = jobsetstatus.UnqueuedRefused(s.JobSet, s.Refusal)
+		reported = jobsetstatus.StageInProgress
 	}
-	if !apimeta.IsStatusConditionPresentAndEqual(s.JobSet.Status.Conditions, told, metav1.ConditionFalse) {
+	w.Conditions = jobsetstatus.JobSetRefused(s.JobSet, reported, s.Refusal)
+	if !apimeta.IsStatusConditionPresentAndEqual(s.JobSet.Status.Conditions, reported, metav1.ConditionFalse) {
 		w.Complaints = append(w.Complaints, s.Refusal)
 	}
 }
 
 // Refused returns the Step that only reports why the JobSet cannot be queued.
 func Refused(s *jobsetstate.Snapshot, reason string) *Step {
-	return &Step{Conditions: jobsetstate.WithGangs(s, jobsetstatus.JobSetRefused(s.JobSet, reason), jobsetstate.GangWait{})}
+	return &Step{Conditions: jobsetstate.WithGangs(s, jobsetstatus.JobSetRefused(s.JobSet, jobsetstatus.StageAdmitted, reason), jobsetstate.GangWait{})}
 }
 
 // retire deletes the quota Workloads of a JobSet that does not exist, or has no valid plan, once its pods have terminated.
