@@ -44,11 +44,6 @@ type Growth struct {
 	MayRun, MayBegin bool
 }
 
-// Fixed returns the size of a pod set that has never been changed.
-func Fixed(want, live int32, growths int) Size {
-	return Size{Want: want, Now: want, First: want, Base: want, Growths: make([]int32, growths), Live: live}
-}
-
 // Divide computes which quota Workloads pay for the pods of each of the live Jobs: first the quota Workload of the stage, which can pay for base
 // of them, and then the growths, the oldest first. Of the waiting growths, the oldest asks for all missing pods.
 func Divide(want, base, live int32, growths []Growth) Size {

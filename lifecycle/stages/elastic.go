@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // With its feature gate ElasticJobSet the JobSet controller lets users change the parallelism of Indexed Jobs, and changes the child Jobs
@@ -25,24 +26,17 @@ import (
 // An event of a growth affects only the pods that the growth pays for. An event of the stage affects its growths too, which end before the
 // stage releases its quota. The stage then queues for all of its pods.
 
-// measure computes which quota Workloads pay for the pods of a stage.
-func (st *stage) measure(s *jobsetstate.Snapshot) {
-	st.sizes = make([]elastic.Size, len(st.PodSets))
-	for i := range st.PodSets {
-		st.sizes[i] = st.sizeOf(s, i)
-	}
-}
-
+// sizeOf computes which quota Workloads pay for the pods of a pod set.
 func (st *stage) sizeOf(s *jobsetstate.Snapshot, podSet int) elastic.Size {
 	name, want, live := st.PodSets[podSet].Name, st.podsPerJob(podSet), st.live(s, podSet)
-	if live == 0 || !st.isScaled(s.JobSet, podSet) {
-		return elastic.Fixed(want, live, len(st.growths))
+	base := want
+	if live > 0 && st.isScaled(s.JobSet, podSet) {
+		base = min(elastic.Charged(st.workload, name, want)/st.tallies[name].replicas, elastic.Held(st.workload, name)/live)
 	}
-	base := min(elastic.Charged(st.workload, name, want)/st.tallies[name].replicas, elastic.Held(st.workload, name)/live)
 	var growths []elastic.Growth
 	for _, growth := range st.growths {
 		growths = append(growths, elastic.Growth{
-			HoldsQuota: quotaworkload.HoldsQuota(growth), Held: elastic.Held(growth, name) / live,
+			HoldsQuota: quotaworkload.HoldsQuota(growth), Held: elastic.Held(growth, name) / max(1, live),
 			MayRun: s.MayUse(growth), MayBegin: len(updatesOf(growth, name)) == 0,
 		})
 	}
@@ -54,7 +48,7 @@ func (st *stage) sizeOf(s *jobsetstate.Snapshot, podSet int) elastic.Size {
 func (st *stage) live(s *jobsetstate.Snapshot, podSet int) int32 {
 	name := st.PodSets[podSet].Name
 	live := st.tallies[name].replicas
-	if restartsWhole(s.JobSet, name) {
+	if schedulergang.IsSingleGang(s.JobSet, name) {
 		return live
 	}
 	for index := range st.done[name] {

@@ -9,7 +9,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
@@ -103,7 +102,8 @@ func (w *Step) stop(s *jobsetstate.Snapshot, st *stage) bool {
 		case childjob.IsNoticed(job):
 			w.HoldJobs = append(w.HoldJobs, job)
 		case childjob.HasPods(job):
-		case childjob.HasProgress(job) || childjob.IsFinished(job, batchv1.JobComplete) && restartsWhole(s.JobSet, jobsetstate.ReplicatedJobOf(job)):
+		case childjob.HasProgress(job) || childjob.IsFinished(job, batchv1.JobComplete) && schedulergang.IsSingleGang(s.JobSet, jobsetstate.ReplicatedJobOf(job)):
+			// A gang of several Jobs starts from its beginning, including Jobs that have succeeded.
 			w.RecreateJobs = append(w.RecreateJobs, job)
 			stopped = false
 		case childjob.IsHeld(job) && !childjob.IsRestored(job):
@@ -122,12 +122,6 @@ func (w *Step) releaseEvicted(stages []stage) {
 			w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
 		}
 	}
-}
-
-// restartsWhole reports whether the Jobs of a ReplicatedJob are in a gang of several Jobs. Such a gang starts from its beginning, including
-// Jobs that have succeeded.
-func restartsWhole(js *jobsetapi.JobSet, replicatedJob string) bool {
-	return schedulergang.IsSingleGang(js, replicatedJob)
 }
 
 // KeptJobs counts, for each stage, the succeeded Jobs that an eviction keeps.

@@ -14,7 +14,6 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
-	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -109,9 +108,7 @@ func (w *Step) reconcileGrowth(s *jobsetstate.Snapshot, st *stage, k int) {
 	case !st.open && spoken:
 		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: growth})
 	case st.mayRun(s) && s.MayUse(growth):
-		if ready := readiness(growth, st.isGrown()); (spoken || st.isGrown()) && !jobsetstatus.Has(growth.Status.Conditions, ready) {
-			w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: growth, Ready: ready})
-		}
+		w.reportReadiness(st, growth, st.isGrown())
 	}
 }
 
@@ -204,10 +201,4 @@ func (st *stage) growthUpdates(s *jobsetstate.Snapshot, podSet int) []childjob.U
 		}
 	}
 	return updates
-}
-
-// givesUpPods reports whether stages or growths release quota because Jobs were made smaller. The cache may show an older state of these Jobs: a
-// Job that it shows as held may have been released with more pods.
-func (w *Step) givesUpPods() bool {
-	return slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return r.HasShrunk })
 }

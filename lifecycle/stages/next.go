@@ -24,9 +24,7 @@ func Next(s *jobsetstate.Snapshot) *Step {
 	if s.JobSet != nil {
 		wait := s.GangWait()
 		w.Conditions = jobsetstate.WithGangs(s, w.Conditions, wait)
-		if wait.RequeueAfter != 0 {
-			w.RequeueWithin(wait.RequeueAfter)
-		}
+		w.RequeueWithin(wait.RequeueAfter)
 		w.GangBlocked = jobsetstatus.BlockedGang(s.JobSet, w.Conditions)
 		w.Conditions, w.PriorityKept = jobsetstatus.WithPriorityKept(s.JobSet, w.Conditions, s.UnknownPriority)
 	}
@@ -135,7 +133,7 @@ func (w *Step) wrapUp(st *stage, outcome metav1.Condition) {
 		return
 	}
 	outcome = st.outcome(outcome)
-	w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, st.readiness(), &outcome, st.succeeded()})
+	w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, readiness(st.workload, st.isSteady()), &outcome, st.succeeded()})
 }
 
 // outcome returns the condition Finished of a stage whose JobSet has finished. A stage that has succeeded keeps that outcome.
@@ -206,7 +204,7 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
 	}
 	if st.open && st.succeeded() && !st.hasPods {
-		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, st.readiness(), workloadstatus.StageSucceeded(st.Name), true})
+		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, readiness(st.workload, st.isSteady()), workloadstatus.StageSucceeded(st.Name), true})
 		return
 	}
 	if news, differs := st.reclaimChange(s); differs && !st.lacksQuota(s) {
@@ -223,15 +221,11 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 	if st.isClosedAgain() {
 		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload})
 	}
-	if st.awaitsEngine(s) {
-		w.AwaitsEngine = true
-	}
+	w.AwaitsEngine = w.AwaitsEngine || st.awaitsEngine(s)
 	if !st.mayRun(s) {
 		return
 	}
-	if ready, news := st.readinessChange(); news {
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: ready})
-	}
+	w.reportReadiness(st, st.workload, st.isSteady())
 	if w.ensureGangs(s, st) && !st.decided && !st.awaitsJobs {
 		w.releaseStage(s, st)
 	}
@@ -243,6 +237,19 @@ func (w *Step) suspend(s *jobsetstate.Snapshot, st *stage) {
 	w.resizeGangs(s, st)
 	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(quotaworkload.Gates(st.workload), apis.SuspendedGate) {
 		w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
+	}
+}
+
+// readiness returns the condition PodsReady of a quota Workload.
+func readiness(workload *kueue.Workload, isReady bool) metav1.Condition {
+	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), isReady)
+}
+
+// reportReadiness records whether the pods of a quota Workload are ready. If they have never been ready, the condition is not needed.
+func (w *Step) reportReadiness(st *stage, workload *kueue.Workload, isReady bool) {
+	ready := readiness(workload, isReady)
+	if (reportsReadiness(workload) || ready.Status == metav1.ConditionTrue) && !jobsetstatus.Has(workload.Status.Conditions, ready) {
+		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: workload, Ready: ready})
 	}
 }
 

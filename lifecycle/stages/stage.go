@@ -20,7 +20,6 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A stage is one stage of the plan and its existing objects.
@@ -106,7 +105,9 @@ func stagesOf(s *jobsetstate.Snapshot) (stages []stage, evicted *stage) {
 		stages[i].stops = evicted != nil || jobsetstate.IsSuspendedByUser(s.JobSet)
 		stages[i].open = stages[i].isOpen(stages)
 		stages[i].shut = deactivated >= 0 && !isDeactivated(stages[i].workload)
-		stages[i].measure(s)
+		for podSet := range stages[i].PodSets {
+			stages[i].sizes = append(stages[i].sizes, stages[i].sizeOf(s, podSet))
+		}
 	}
 	return stages, evicted
 }
@@ -206,19 +207,6 @@ func (st *stage) mayRun(s *jobsetstate.Snapshot) bool {
 	return w != nil && !st.mustRelease && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
 		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
 		s.Charged[w.UID] && !st.lacksQuota(s)
-}
-
-// readiness returns the condition PodsReady of the stage.
-func (st *stage) readiness() metav1.Condition { return readiness(st.workload, st.isSteady()) }
-
-func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
-	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), ready)
-}
-
-// readinessChange returns readiness, and whether to write it: a stage that has never been ready does not need the condition.
-func (st *stage) readinessChange() (ready metav1.Condition, news bool) {
-	ready = st.readiness()
-	return ready, (reportsReadiness(st.workload) || ready.Status == metav1.ConditionTrue) && !jobsetstatus.Has(st.workload.Status.Conditions, ready)
 }
 
 // isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
@@ -376,24 +364,21 @@ func podSetOf(podSet *stageplan.PodSet) kueue.PodSet {
 
 // topologyOf copies a topology request, so that it is refused by name instead of being ignored.
 func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
-	var request kueue.PodSetTopologyRequest
-	if level, ok := template.Annotations[kueue.PodSetRequiredTopologyAnnotation]; ok {
-		request.Required = &level
+	annotation := func(key string) *string {
+		if value, ok := template.Annotations[key]; ok {
+			return &value
+		}
+		return nil
 	}
-	if level, ok := template.Annotations[kueue.PodSetPreferredTopologyAnnotation]; ok {
-		request.Preferred = &level
+	request := kueue.PodSetTopologyRequest{
+		Required: annotation(kueue.PodSetRequiredTopologyAnnotation), Preferred: annotation(kueue.PodSetPreferredTopologyAnnotation),
+		PodSetSliceRequiredTopology: annotation(kueue.PodSetSliceRequiredTopologyAnnotation), PodSetGroupName: annotation(kueue.PodSetGroupName),
 	}
-	if value, ok := template.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation]; ok {
-		request.Unconstrained = new(value == "true")
+	if unconstrained := annotation(kueue.PodSetUnconstrainedTopologyAnnotation); unconstrained != nil {
+		request.Unconstrained = new(*unconstrained == "true")
 	}
-	if level, ok := template.Annotations[kueue.PodSetSliceRequiredTopologyAnnotation]; ok {
-		request.PodSetSliceRequiredTopology = &level
-	}
-	_, hasSize := template.Annotations[kueue.PodSetSliceSizeAnnotation]
-	_, hasConstraints := template.Annotations[kueue.PodSetSliceRequiredTopologyConstraintsAnnotation]
-	if group, ok := template.Annotations[kueue.PodSetGroupName]; ok {
-		request.PodSetGroupName = &group
-	}
+	hasSize := annotation(kueue.PodSetSliceSizeAnnotation) != nil
+	hasConstraints := annotation(kueue.PodSetSliceRequiredTopologyConstraintsAnnotation) != nil
 	if !hasSize && !hasConstraints && equality.Semantic.DeepEqual(request, kueue.PodSetTopologyRequest{}) {
 		return nil
 	}
@@ -402,7 +387,7 @@ func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
 
 // summary returns the summary of the stages for the conditions of the JobSet.
 func summary(s *jobsetstate.Snapshot, stages []stage) jobsetstatus.Summary {
-	over, _ := jobsetstate.OutcomeOf(s.JobSet)
+	over, outcome := jobsetstate.OutcomeOf(s.JobSet)
 	sum := jobsetstatus.Summary{Stages: len(stages), Suspended: jobsetstate.IsSuspendedByUser(s.JobSet), Over: true}
 	for i := range stages {
 		st := &stages[i]
@@ -415,23 +400,16 @@ func summary(s *jobsetstate.Snapshot, stages []stage) jobsetstatus.Summary {
 			sum.Current = append(sum.Current, st.state())
 		}
 	}
-	sum.Failure = failure(s, stages)
-	return sum
-}
-
-// failure returns how the JobSet has failed, or nil if it has not.
-func failure(s *jobsetstate.Snapshot, stages []stage) *jobsetstatus.Failure {
-	over, outcome := jobsetstate.OutcomeOf(s.JobSet)
 	if !over || outcome.Reason != kueue.WorkloadFinishedReasonFailed {
-		return nil
+		return sum
 	}
-	f := &jobsetstatus.Failure{Message: outcome.Message}
+	sum.Failure = &jobsetstatus.Failure{Message: outcome.Message}
 	for i := range stages {
 		if stages[i].failed() {
-			f.Stages = append(f.Stages, stages[i].state())
+			sum.Failure.Stages = append(sum.Failure.Stages, stages[i].state())
 		}
 	}
-	return f
+	return sum
 }
 
 func (st *stage) state() jobsetstatus.StageState {

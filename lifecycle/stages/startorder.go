@@ -3,7 +3,6 @@ package stages
 import (
 	"slices"
 
-	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -27,7 +26,7 @@ import (
 // awaitedStage returns the stage whose missing Jobs must exist before any Job starts, or nil.
 func awaitedStage(s *jobsetstate.Snapshot, stages []stage) *stage {
 	policy := s.JobSet.Spec.StartupPolicy
-	if policy == nil || policy.StartupPolicyOrder != jobset.InOrder || slices.ContainsFunc(stages, func(st stage) bool { return runs(st.jobs) }) {
+	if policy == nil || policy.StartupPolicyOrder != jobset.InOrder || slices.ContainsFunc(stages, func(st stage) bool { return slices.ContainsFunc(st.jobs, childjob.IsRunning) }) {
 		return nil
 	}
 	i := slices.IndexFunc(stages, func(st stage) bool { return len(st.ReplicatedJobs) > 1 && st.lacksJobs() })
@@ -36,9 +35,6 @@ func awaitedStage(s *jobsetstate.Snapshot, stages []stage) *stage {
 	}
 	return &stages[i]
 }
-
-// runs reports whether one of these Jobs runs.
-func runs(jobs []*batchv1.Job) bool { return slices.ContainsFunc(jobs, childjob.IsRunning) }
 
 // startOrPause starts a JobSet when a stage may run and its Jobs exist, and pauses it if they do not.
 func (w *Step) startOrPause(s *jobsetstate.Snapshot, stages []stage) {

@@ -24,6 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A Step contains the writes of one reconcile. The order of the fields is the order of the writes.
@@ -128,20 +129,17 @@ type ReportProgress struct {
 
 // RequeueWithin requests another reconcile after left, or earlier.
 func (w *Step) RequeueWithin(left time.Duration) {
-	if w.RequeueAfter == 0 || left < w.RequeueAfter {
-		w.RequeueAfter = left
-	}
+	w.RequeueAfter = workloadstatus.Sooner(w.RequeueAfter, left)
 }
 
 // EndsQuota reports whether quota Workloads are about to lose their quota for good, although their stages may not have succeeded: the
 // JobSet has finished, was deleted or has shrunk, or a user has deleted the quota Workloads.
 func (w *Step) EndsQuota() bool {
-	for _, p := range w.Progress {
-		if p.Finished != nil && !p.HasSucceeded && p.Workload.Status.Admission != nil {
-			return true
-		}
-	}
-	return w.givesUpPods() || slices.ContainsFunc(slices.Concat(w.RemoveFinalizers, w.DeleteWorkloads), func(workload *kueue.Workload) bool {
+	// A Job that the cache shows as held may have been released with more pods than the quota that would be left.
+	givesUpPods := slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return r.HasShrunk })
+	return givesUpPods || slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
+		return p.Finished != nil && !p.HasSucceeded && p.Workload.Status.Admission != nil
+	}) || slices.ContainsFunc(slices.Concat(w.RemoveFinalizers, w.DeleteWorkloads), func(workload *kueue.Workload) bool {
 		return workload.Status.Admission != nil && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
 	})
 }

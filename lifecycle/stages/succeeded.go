@@ -5,16 +5,16 @@ import (
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // A Job that has succeeded may disappear: its time to live expires (ttlSecondsAfterFinished), or a user deletes it. The JobSet controller
@@ -37,8 +37,7 @@ func (st *stage) readSucceeded() {
 		replicas[name] = count.replicas
 	}
 	st.done = childjob.ParseSucceeded(st.workload.Annotations[apis.SucceededJobsAnnotation], replicas)
-	finished := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadFinished)
-	if finished != nil && finished.Status == metav1.ConditionTrue && finished.Reason == kueue.WorkloadFinishedReasonSucceeded {
+	if finished := quotaworkload.FindTrue(st.workload, kueue.WorkloadFinished); finished != nil && finished.Reason == kueue.WorkloadFinishedReasonSucceeded {
 		st.addSucceeded(st.ReplicatedJobs)
 	}
 }
@@ -85,7 +84,7 @@ func (st *stage) forgetSucceeded(s *jobsetstate.Snapshot) {
 	st.forgotten = map[string]bool{}
 	for _, job := range st.jobs {
 		name, gang := jobsetstate.ReplicatedJobOf(job), s.GangOf(job)
-		if restartsWhole(s.JobSet, name) && (st.mustRelease || gang != "" && starts[gang] && !runs[gang]) {
+		if schedulergang.IsSingleGang(s.JobSet, name) && (st.mustRelease || gang != "" && starts[gang] && !runs[gang]) {
 			st.forgotten[name] = true
 			delete(st.done, name)
 		}
@@ -95,12 +94,12 @@ func (st *stage) forgetSucceeded(s *jobsetstate.Snapshot) {
 // count counts the Jobs of the current attempt by ReplicatedJob, and adds those that have succeeded to the record.
 func (st *stage) count(s *jobsetstate.Snapshot) {
 	for _, job := range st.leaving {
-		if index, ok := childjob.Index(job); ok && !restartsWhole(s.JobSet, jobsetstate.ReplicatedJobOf(job)) {
+		if index, ok := childjob.Index(job); ok && !schedulergang.IsSingleGang(s.JobSet, jobsetstate.ReplicatedJobOf(job)) {
 			st.done.Add(jobsetstate.ReplicatedJobOf(job), index)
 		}
 	}
-	for _, name := range st.ReplicatedJobs {
-		st.tallies[name] = tally{replicas: st.tallies[name].replicas}
+	for name, count := range st.tallies {
+		st.tallies[name] = tally{replicas: count.replicas}
 	}
 	for _, job := range st.jobs {
 		name := jobsetstate.ReplicatedJobOf(job)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -119,10 +120,8 @@ func (w *Step) forgetsReadiness(st *stage) bool {
 }
 
 func finishedAt(w *kueue.Workload) *metav1.Time {
-	for i := range w.Status.Conditions {
-		if c := &w.Status.Conditions[i]; c.Type == kueue.WorkloadFinished && c.Status == metav1.ConditionTrue {
-			return &c.LastTransitionTime
-		}
+	if c := quotaworkload.FindTrue(w, kueue.WorkloadFinished); c != nil {
+		return &c.LastTransitionTime
 	}
 	return nil
 }
