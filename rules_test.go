@@ -24,7 +24,7 @@ var layers = map[string][]string{
 	"apis":                {"apis"},
 	"queue":               {"apis"},
 	"admission/quota":     {"apis"},
-	"admission/stageplan": {"apis"},
+	"admission/stageplan": {"apis", "admission/quota"},
 	// quotaworkload holds the facts about a quota Workload that the engine and its lifecycle both read.
 	"admission/quotaworkload": {"apis"},
 	"admission/charge":        {"apis"},

@@ -238,12 +238,12 @@ func (c *Progress) peak(items []flavor.Item, holdOf []int, choice flavor.Choice)
 		ids.AddAll(usage)
 	}
 	var peak quota.Usage
-	amounts := make([]int64, len(byHold))
+	amounts := make([]quota.Amount, len(byHold))
 	for _, entry := range ids {
 		for h := range byHold {
-			amounts[h] = int64(byHold[h].Of(entry.ID))
+			amounts[h] = byHold[h].Of(entry.ID)
 		}
-		peak.Add(entry.ID, quota.Amount(stageplan.MostAtOnce(c.PlanGraph.before, amounts)))
+		peak.Add(entry.ID, stageplan.MostAtOnce(c.PlanGraph.before, amounts))
 	}
 	return peak
 }

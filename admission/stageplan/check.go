@@ -1,6 +1,9 @@
 package stageplan
 
 import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	jobsetv1alpha2 "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -22,7 +25,7 @@ func checkNames(spec *jobsetv1alpha2.JobSetSpec) Problems {
 	index := indexByName(spec)
 	for i := range spec.ReplicatedJobs {
 		name := spec.ReplicatedJobs[i].Name
-		if !isName(name) {
+		if len(validation.IsDNS1123Label(name)) > 0 { // the name of a PodSet of its quota Workload
 			problems = problems.addf(jobField(i)+".name", "%q must consist of lower-case letters, digits and '-', "+
 				"begin and end with a letter or a digit, and have at most %d characters", name, maxNameLength)
 		}
@@ -31,20 +34,6 @@ func checkNames(spec *jobsetv1alpha2.JobSetSpec) Problems {
 		}
 	}
 	return problems
-}
-
-// isName reports whether a quota Workload can have a PodSet of this name.
-func isName(s string) bool {
-	if s == "" || len(s) > maxNameLength || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
 }
 
 func checkOrder(spec *jobsetv1alpha2.JobSetSpec) Problems {
@@ -147,7 +136,7 @@ func (c *rulesChecker) checkRule(i int) {
 		}
 	}
 	c.latest = latest
-	if s := ruleStatus(string(rule.WaitForReplicatedJobsStatus)); s != Ready && s != Succeeded {
+	if s := cmp.Or(Status(rule.WaitForReplicatedJobsStatus), Ready); s != Ready && s != Succeeded {
 		c.problems = c.problems.addf(ruleField(i)+".waitForReplicatedJobsStatus", "%q must be %s or %s", s, Ready, Succeeded)
 	}
 }

@@ -158,19 +158,12 @@ func groupsByRules(spec *jobsetv1alpha2.JobSetSpec) []group {
 		}
 		slices.Sort(g.jobs)
 		for _, job := range g.jobs {
-			waits = append(waits, wait{job, ruleStatus(string(rule.WaitForReplicatedJobsStatus))})
+			waits = append(waits, wait{job, cmp.Or(Status(rule.WaitForReplicatedJobsStatus), Ready)})
 		}
 		groups = append(groups, g)
 	}
 	last := group{jobs: []int{len(spec.ReplicatedJobs) - 1}, waits: waits, field: replicatedJobsField}
 	return append(groups, last)
-}
-
-func ruleStatus(s string) Status {
-	if s == "" {
-		return Ready
-	}
-	return Status(s)
 }
 
 // indexByName returns the first index of each name.

@@ -1,18 +1,10 @@
 package stageplan
 
 import (
-	"math"
 	"slices"
-)
 
-// FinishedBefore reports whether stage b can only open after stage a has finished, that is, after every ReplicatedJob of a has
-// succeeded. The conditions on the way to b count together: if b waits for a part of a, and another stage that b waits for waited
-// for the rest, then a has finished. A condition Ready finishes no stage, nor does Succeeded of a part.
-//
-// It is a strict partial order. Each call reads the whole plan.
-func (p *Plan) FinishedBefore(a, b int) bool {
-	return p.finishedBefore()[a][b]
-}
+	"github.com/tranche-dev/tranche/admission/quota"
+)
 
 // A Hold is quota that a stage releases at one time: that of its ReplicatedJobs on whose success the same later stages depend. A stage has
 // several Holds only if a later stage waits for some of its ReplicatedJobs to succeed and not for the others: their quota is released when these
@@ -68,7 +60,9 @@ func (p *Plan) Precedence(holds []Hold) [][]bool {
 	return before
 }
 
-// finishedBefore returns FinishedBefore of all pairs.
+// finishedBefore reports, for all stages a and then b, whether b can only open after a has finished, that is, after every ReplicatedJob of a has
+// succeeded. The conditions on the way to b count together: if b waits for a part of a, and another stage that b waits for waited
+// for the rest, then a has finished. A condition Ready finishes no stage, nor does Succeeded of a part. It is a strict partial order.
 func (p *Plan) finishedBefore() [][]bool {
 	succeeded := p.succeeded()
 	before := make([][]bool, len(p.Stages))
@@ -113,8 +107,7 @@ func (s *Stage) bits(targets []string) uint64 {
 }
 
 // HoldSegments divides the stages into runs between which the JobSet holds nothing: when a stage of one run opens, all stages of the
-// runs before it have finished. No run could be divided further, so each is what policy Reserve must reserve at once, namely its
-// PeakOf.
+// runs before it have finished. No run could be divided further, so policy Reserve must reserve the peak of each at once.
 //
 // `a -Ready-> b -Succeeded-> c` is one run, not two: no stage waits until a has finished, so it may run beside c.
 //
@@ -148,8 +141,8 @@ func cutAt(before [][]bool, s int) bool {
 	return true
 }
 
-// MostHeld returns the most that the JobSet may hold at once when each of its Holds has the given amount from when its stage opens until its
-// ReplicatedJobs have succeeded. Amounts below zero count as zero. If the sum of all does not fit, it returns the largest int64.
+// MostAtOnce returns the most that a JobSet may hold at once when each of some Holds with this Precedence has the given amount from when its stage
+// opens until its ReplicatedJobs have succeeded. Amounts below zero count as zero. If the sum of all does not fit, it returns quota.MaxAmount.
 //
 // Holds that exist at the same time are an antichain of Precedence: none is released before another begins. The heaviest antichain is
 // reached: let only those ReplicatedJobs succeed that must for its stages to open.
@@ -157,12 +150,9 @@ func cutAt(before [][]bool, s int) bool {
 // By Dilworth's theorem the heaviest antichain weighs as much as the fewest chains that cover each Hold as often as its weight
 // says; those are all the copies less the most that can be matched, each to a copy of a later Hold (D. R. Fulkerson, Note on
 // Dilworth's decomposition theorem for partially ordered sets, Proc. Amer. Math. Soc. 7, 1956). Copies are counted, not listed:
-// the matching is a maximum flow.
-func (p *Plan) MostHeld(amounts []int64) int64 { return MostAtOnce(p.Precedence(p.Holds()), amounts) }
-
-// MostAtOnce is MostHeld of Holds with this Precedence. Those without an amount cost nothing.
-func MostAtOnce(before [][]bool, amounts []int64) int64 {
-	var weights []int64
+// the matching is a maximum flow. Holds without an amount cost nothing.
+func MostAtOnce(before [][]bool, amounts []quota.Amount) quota.Amount {
+	var weights []quota.Amount
 	var holds []int
 	for h, a := range amounts {
 		if a > 0 {
@@ -170,7 +160,7 @@ func MostAtOnce(before [][]bool, amounts []int64) int64 {
 		}
 	}
 	sum := total(weights)
-	if sum == math.MaxInt64 {
+	if sum == quota.MaxAmount {
 		return sum
 	}
 	among := make([][]bool, len(holds))
@@ -193,21 +183,21 @@ func MostAtOnce(before [][]bool, amounts []int64) int64 {
 type matching struct {
 	before [][]bool
 	// earlier and later count the copies of each Hold that are not assigned yet to a later, or from an earlier one.
-	earlier, later []int64
+	earlier, later []quota.Amount
 	// assigned counts copies from the first Hold to the second.
-	assigned [][]int64
+	assigned [][]quota.Amount
 }
 
-func newMatching(before [][]bool, weights []int64) *matching {
+func newMatching(before [][]bool, weights []quota.Amount) *matching {
 	m := &matching{before: before, earlier: slices.Clone(weights), later: slices.Clone(weights)}
 	for range weights {
-		m.assigned = append(m.assigned, make([]int64, len(weights)))
+		m.assigned = append(m.assigned, make([]quota.Amount, len(weights)))
 	}
 	return m
 }
 
 // augment assigns more copies along one shortest path, and returns how many: zero if the matching is maximal.
-func (m *matching) augment() int64 {
+func (m *matching) augment() quota.Amount {
 	n := len(m.earlier)
 	// Nodes below n are Holds as the earlier of a pair, the others as the later. A path begins at a node that is its own parent.
 	parent := make([]int, 2*n)
@@ -250,7 +240,7 @@ func (m *matching) leads(from, to int) bool {
 }
 
 // assign assigns as many copies as fit on the path that ends at a node.
-func (m *matching) assign(parent []int, end int) int64 {
+func (m *matching) assign(parent []int, end int) quota.Amount {
 	n := len(m.earlier)
 	room := m.later[end-n]
 	node := end

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	jobsetv1alpha2 "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -31,32 +32,24 @@ func podSetsOf(spec *jobsetv1alpha2.JobSetSpec) ([]PodSet, Problems) {
 // podCount returns how many pods of a ReplicatedJob can exist at once: a Job runs no more pods than there are completions left.
 func podCount(job *jobsetv1alpha2.ReplicatedJob, field string) (int32, Problems) {
 	var problems Problems
-	perJob := int32(1)
-	if p := job.Template.Spec.Parallelism; p != nil {
-		problems = append(problems, checkCount(*p, field+".template.spec.parallelism")...)
-		perJob = *p
+	parallelism, completions := ptr.Deref(job.Template.Spec.Parallelism, 1), ptr.Deref(job.Template.Spec.Completions, math.MaxInt32)
+	for _, count := range []struct {
+		field string
+		n     int32
+	}{{".template.spec.parallelism", parallelism}, {".template.spec.completions", completions}, {".replicas", job.Replicas}} {
+		if count.n < 0 {
+			problems = problems.addf(field+count.field, "%d must not be negative", count.n)
+		}
 	}
-	if c := job.Template.Spec.Completions; c != nil {
-		problems = append(problems, checkCount(*c, field+".template.spec.completions")...)
-		perJob = min(perJob, *c)
-	}
-	problems = append(problems, checkCount(job.Replicas, field+".replicas")...)
 	if len(problems) > 0 {
 		return 0, problems
 	}
+	perJob := min(parallelism, completions)
 	if perJob > 0 && job.Replicas > math.MaxInt32/perJob {
 		problems = problems.addf(field+".replicas", "%d Jobs of %d pods each are more than %d pods", job.Replicas, perJob, math.MaxInt32)
 		return 0, problems
 	}
 	return job.Replicas * perJob, nil
-}
-
-func checkCount(n int32, field string) Problems {
-	var problems Problems
-	if n < 0 {
-		problems = problems.addf(field, "%d must not be negative", n)
-	}
-	return problems
 }
 
 // PodRequests returns what a pod of this spec asks for, as the scheduler counts it: with init containers, sidecars and overhead,
