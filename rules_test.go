@@ -22,7 +22,8 @@ const module = "github.com/tranche-dev/tranche/"
 // The longest matching row counts. A trailing /* stands for the children of a directory.
 var layers = map[string][]string{
 	"apis":                {"apis"},
-	"queue":               {"apis"},
+	"queue":               {"apis", "queue/ranking"},
+	"queue/ranking":       {},
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis", "admission/quota"},
 	// quotaworkload holds the facts about a quota Workload that the engine and its lifecycle both read.
@@ -32,8 +33,8 @@ var layers = map[string][]string{
 	// podresources adds to a pod what the plan counts.
 	"admission/podresources":       {"apis", "admission/stageplan"},
 	"admission/flavor":             {"apis", "admission/quota"},
-	"admission/fairshare":          {"apis", "admission/quota"},
-	"admission/preempt":            {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission/fairshare":          {"apis", "queue/ranking", "admission/quota"},
+	"admission/preempt":            {"apis", "queue/ranking", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission/safety":             {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission/internal/version":   {},
 	"admission/internal/decision":  engineLeaves(),
@@ -69,7 +70,7 @@ var layers = map[string][]string{
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.
 func engineLeaves(inside ...string) []string {
-	allowed := []string{"apis", "queue"}
+	allowed := []string{"apis", "queue", "queue/ranking"}
 	for _, child := range []string{
 		"quota", "stageplan", "quotaworkload", "charge", "device", "podresources", "flavor", "fairshare", "preempt", "safety",
 	} {

@@ -34,7 +34,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	e.Changed()
 	counts := map[string]int{
-		"stages": len(e.model.Stages), "jobSets": len(e.model.JobSets), "shapes": len(e.model.Demand.Demands), "timers": len(e.model.Timers), "overdue": len(e.model.Overdue),
+		"stages": len(e.model.Stages), "jobSets": len(e.model.JobSets), "shapes": len(e.model.Demand.Demands), "timers": e.model.Timers.Len(), "overdue": len(e.model.Overdue),
 		"inFlight": len(e.model.InFlight), "namespaces": len(e.model.Namespaces), "localQueues": len(e.model.LocalQueues), "dirty": len(e.model.Schedule.Dirty),
 		"claimants": e.model.Bank.Len(), "unreserved peaks": len(e.model.UnreservedPeaks), "peak reservers": len(e.model.ClusterQueue("q").PeakReservers), "preemptors": len(e.model.ClusterQueue("q").Preemptors), "charged": len(e.model.ClusterQueue("q").Charged.Stages), "line": e.model.ClusterQueue("q").PendingQueue.Len(),
 		"co-admission groups": len(e.model.CoAdmissionGroups), "stuck": len(e.model.Stuck), "held": len(e.cycle.Held),

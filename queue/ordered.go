@@ -1,9 +1,10 @@
 package queue
 
 import (
-	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // Ordered yields the members of the queue, or those of the shapes for which of is true, in the order in which they would be offered if all
@@ -11,21 +12,21 @@ import (
 // the iteration.
 func (p *Pending[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 	return func(yield func(M) bool) {
-		front := &ranking[*spot[M, S, T]]{}
+		front := &ranking.Ranking[*spot[M, S, T]]{}
 		for shape, c := range p.classes {
 			if of == nil || of(shape) {
-				front.push(&spot[M, S, T]{equivClass: c})
+				front.Push(&spot[M, S, T]{equivClass: c})
 			}
 		}
-		for front.size() > 0 {
-			next := front.first()
+		for front.Len() > 0 {
+			next := front.First()
 			if !yield(next.element().Member) {
 				return
 			}
 			below := 2*next.at + 1
-			front.drop(next)
-			for i := below; i < min(below+2, next.equivClass.elements.size()); i++ {
-				front.push(&spot[M, S, T]{equivClass: next.equivClass, at: i})
+			front.Drop(next)
+			for i := below; i < min(below+2, next.equivClass.elements.Len()); i++ {
+				front.Push(&spot[M, S, T]{equivClass: next.equivClass, at: i})
 			}
 		}
 	}
@@ -38,16 +39,15 @@ type spot[M any, S, T comparable] struct {
 	index      int
 }
 
-func (s *spot[M, S, T]) element() *Element[M, S, T] { return s.equivClass.elements.members[s.at] }
+func (s *spot[M, S, T]) element() *Element[M, S, T] { return s.equivClass.elements.Members[s.at] }
 
-func (s *spot[M, S, T]) compare(other *spot[M, S, T]) int { return s.element().order(other.element()) }
-
-func (s *spot[M, S, T]) place() *int { return &s.index }
-
-// order is Precedes as a comparison function for sorting.
-func (t *Element[M, S, T]) order(other *Element[M, S, T]) int {
-	return cmp.Or(cmp.Compare(t.equivClass.lead, other.equivClass.lead), t.compare(other))
+// Precedes compares the elements.
+func (s *spot[M, S, T]) Precedes(other *spot[M, S, T]) bool {
+	return s.element().Precedes(other.element())
 }
+
+// Place is for package ranking.
+func (s *spot[M, S, T]) Place() *int { return &s.index }
 
 // Ranks returns how many stages come before each of some elements, which must be given in the order of the queue. It counts only shapes for
 // which of is true, or all if of is nil. It visits each shape once, and the stages that come before the last of the elements.
@@ -70,10 +70,10 @@ func (p *Pending[M, S, T]) Ranks(elements []*Element[M, S, T], of func(S) bool) 
 // count increments the rank of the first element that comes after the member at an index of the heap, and continues with the members below
 // it.
 func (c *equivClass[M, S, T]) count(at int, elements []*Element[M, S, T], ranks []int) {
-	if at >= c.elements.size() {
+	if at >= c.elements.Len() {
 		return
 	}
-	t := c.elements.members[at]
+	t := c.elements.Members[at]
 	first, isOneOfThem := slices.BinarySearchFunc(elements, t, (*Element[M, S, T]).order)
 	if isOneOfThem {
 		first++

@@ -1,6 +1,11 @@
 package queue
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tranche-dev/tranche/queue/ranking"
+)
 
 // An Item is a pending stage. Member identifies it for the caller.
 type Item[M any, S comparable] struct {
@@ -29,8 +34,8 @@ type Pending[M any, S, T comparable] struct {
 	strategy Strategy
 	size     int
 	classes  map[S]*equivClass[M, S, T]
-	awake    ranking[*equivClass[M, S, T]]
-	asleep   map[T]*ranking[*sleeper[M, S, T]]
+	awake    ranking.Ranking[*equivClass[M, S, T]]
+	asleep   map[T]*ranking.Ranking[*sleeper[M, S, T]]
 	behind   map[S]*equivClass[M, S, T]
 	// blocker is the first stage that does not fit, under Strict. Of the stages behind it only those with Passes are offered.
 	blocker *Element[M, S, T]
@@ -47,23 +52,25 @@ type Element[M any, S, T comparable] struct {
 	isOut bool
 }
 
-func (t *Element[M, S, T]) compare(other *Element[M, S, T]) int { return t.Compare(other.Position) }
-
-func (t *Element[M, S, T]) place() *int { return &t.index }
-
 // Precedes reports whether a stage comes before another stage of the same Pending.
-func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool {
-	if t.equivClass.lead != other.equivClass.lead {
-		return t.equivClass.lead < other.equivClass.lead
+func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool { return t.order(other) < 0 }
+
+// order is Precedes as a comparison function for sorting.
+func (t *Element[M, S, T]) order(other *Element[M, S, T]) int {
+	if c := cmp.Compare(t.equivClass.lead, other.equivClass.lead); c != 0 {
+		return c
 	}
-	return t.compare(other) < 0
+	return t.Compare(other.Position)
 }
+
+// Place is for package ranking.
+func (t *Element[M, S, T]) Place() *int { return &t.index }
 
 // An equivClass has the elements of one shape.
 type equivClass[M any, S, T comparable] struct {
 	shape    S
 	lead     float64
-	elements ranking[*Element[M, S, T]]
+	elements ranking.Ranking[*Element[M, S, T]]
 	isAwake  bool
 	// unnotified has the elements that were added since the class was last refused. Some may have been removed again.
 	unnotified []*Element[M, S, T]
@@ -73,17 +80,13 @@ type equivClass[M any, S, T comparable] struct {
 	index    int
 }
 
-func (c *equivClass[M, S, T]) compare(other *equivClass[M, S, T]) int {
-	switch {
-	case c.elements.first().Precedes(other.elements.first()):
-		return -1
-	case other.elements.first().Precedes(c.elements.first()):
-		return 1
-	}
-	return 0
+// Precedes compares the first elements.
+func (c *equivClass[M, S, T]) Precedes(other *equivClass[M, S, T]) bool {
+	return c.elements.First().Precedes(other.elements.First())
 }
 
-func (c *equivClass[M, S, T]) place() *int { return &c.index }
+// Place is for package ranking.
+func (c *equivClass[M, S, T]) Place() *int { return &c.index }
 
 // A sleeper is a class that is parked on one topic.
 type sleeper[M any, S, T comparable] struct {
@@ -92,17 +95,11 @@ type sleeper[M any, S, T comparable] struct {
 	index      int
 }
 
-func (s *sleeper[M, S, T]) compare(other *sleeper[M, S, T]) int {
-	switch {
-	case s.on.Need < other.on.Need:
-		return -1
-	case s.on.Need > other.on.Need:
-		return 1
-	}
-	return 0
-}
+// Precedes compares the needs.
+func (s *sleeper[M, S, T]) Precedes(other *sleeper[M, S, T]) bool { return s.on.Need < other.on.Need }
 
-func (s *sleeper[M, S, T]) place() *int { return &s.index }
+// Place is for package ranking.
+func (s *sleeper[M, S, T]) Place() *int { return &s.index }
 
 // A Wait is a topic on which a stage is parked, and the amount of it that makes another check worthwhile. Zero is always enough.
 type Wait[T comparable] struct {
@@ -114,7 +111,7 @@ type Wait[T comparable] struct {
 func NewPending[M any, S, T comparable]() *Pending[M, S, T] {
 	return &Pending[M, S, T]{
 		classes: map[S]*equivClass[M, S, T]{},
-		asleep:  map[T]*ranking[*sleeper[M, S, T]]{},
+		asleep:  map[T]*ranking.Ranking[*sleeper[M, S, T]]{},
 		behind:  map[S]*equivClass[M, S, T]{},
 	}
 }
@@ -140,12 +137,12 @@ func (p *Pending[M, S, T]) Reorder() {
 	for _, c := range p.classes {
 		c.lead = p.leadOf(c.shape)
 	}
-	p.awake.sort()
+	p.awake.Sort()
 	if p.blocker == nil {
 		return
 	}
 	for _, c := range p.behind {
-		if c.elements.first().Precedes(p.blocker) {
+		if c.elements.First().Precedes(p.blocker) {
 			p.wake(c)
 		}
 	}
@@ -173,10 +170,10 @@ func (p *Pending[M, S, T]) Add(item Item[M, S]) *Element[M, S, T] {
 	}
 	t := &Element[M, S, T]{Item: item, equivClass: c}
 	c.unnotified = append(c.unnotified, t)
-	c.elements.push(t)
+	c.elements.Push(t)
 	p.size++
 	if c.isAwake {
-		p.awake.fix(c)
+		p.awake.Fix(c)
 	} else {
 		p.wake(c)
 	}
@@ -188,22 +185,22 @@ func (p *Pending[M, S, T]) Remove(t *Element[M, S, T]) {
 	p.size--
 	t.isOut = true
 	c := t.equivClass
-	if c.elements.size() == 1 {
+	if c.elements.Len() == 1 {
 		if c.isAwake {
-			p.awake.drop(c)
+			p.awake.Drop(c)
 		}
 		p.forget(c)
-		c.elements.drop(t)
+		c.elements.Drop(t)
 		delete(p.classes, c.shape)
 	} else {
-		c.elements.drop(t)
+		c.elements.Drop(t)
 		if c.isAwake {
-			p.awake.fix(c)
+			p.awake.Fix(c)
 		}
 	}
 	if p.blocker == t {
 		// The next stage of its shape takes its place as blocker, and must be offered before the blocked stages.
-		if c.elements.size() > 0 && !c.isAwake {
+		if c.elements.Len() > 0 && !c.isAwake {
 			p.wake(c)
 		}
 		p.unblock()
@@ -212,10 +209,10 @@ func (p *Pending[M, S, T]) Remove(t *Element[M, S, T]) {
 
 // Next returns the first stage that is awake, or nil.
 func (p *Pending[M, S, T]) Next() *Element[M, S, T] {
-	if p.awake.size() == 0 {
+	if p.awake.Len() == 0 {
 		return nil
 	}
-	return p.awake.first().elements.first()
+	return p.awake.First().elements.First()
 }
 
 // Blocker returns the stage that this one must not overtake, or nil.
@@ -230,7 +227,7 @@ func (p *Pending[M, S, T]) Blocker(t *Element[M, S, T]) *Element[M, S, T] {
 func (p *Pending[M, S, T]) Announce(t *Element[M, S, T], reason string) {
 	if c := t.equivClass; c.heard != reason {
 		c.heard = reason
-		c.unnotified = slices.Clone(c.elements.members)
+		c.unnotified = slices.Clone(c.elements.Members)
 	}
 }
 
@@ -246,17 +243,17 @@ func (p *Pending[M, S, T]) Park(t *Element[M, S, T], waits []Wait[T]) []M {
 
 func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 	if c.isAwake {
-		p.awake.drop(c)
+		p.awake.Drop(c)
 		c.isAwake = false
 	}
 	p.forget(c)
 	for _, wait := range waits {
 		if p.asleep[wait.Topic] == nil {
-			p.asleep[wait.Topic] = &ranking[*sleeper[M, S, T]]{}
+			p.asleep[wait.Topic] = &ranking.Ranking[*sleeper[M, S, T]]{}
 		}
 		s := &sleeper[M, S, T]{equivClass: c, on: wait}
 		c.sleepers = append(c.sleepers, s)
-		p.asleep[wait.Topic].push(s)
+		p.asleep[wait.Topic].Push(s)
 	}
 	return c.tell()
 }
@@ -289,7 +286,7 @@ func (p *Pending[M, S, T]) ParkBehind(t *Element[M, S, T]) []M {
 func (c *equivClass[M, S, T]) tell() []M {
 	unnotified := slices.DeleteFunc(c.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })
 	c.unnotified = nil
-	slices.SortFunc(unnotified, (*Element[M, S, T]).compare)
+	slices.SortFunc(unnotified, (*Element[M, S, T]).order)
 	members := make([]M, len(unnotified))
 	for i, t := range unnotified {
 		members[i] = t.Member
@@ -301,8 +298,8 @@ func (c *equivClass[M, S, T]) tell() []M {
 func (p *Pending[M, S, T]) Wake(topic T, enough int64) bool {
 	r := p.asleep[topic]
 	woken := false
-	for r != nil && r.size() > 0 && r.first().on.Need <= enough {
-		p.wake(r.first().equivClass)
+	for r != nil && r.Len() > 0 && r.First().on.Need <= enough {
+		p.wake(r.First().equivClass)
 		woken = true
 	}
 	return woken
@@ -332,15 +329,15 @@ func (p *Pending[M, S, T]) unblock() {
 func (p *Pending[M, S, T]) wake(c *equivClass[M, S, T]) {
 	p.forget(c)
 	c.isAwake = true
-	p.awake.push(c)
+	p.awake.Push(c)
 }
 
 // forget removes a class from all topics on which it is parked.
 func (p *Pending[M, S, T]) forget(c *equivClass[M, S, T]) {
 	for _, s := range c.sleepers {
 		r := p.asleep[s.on.Topic]
-		r.drop(s)
-		if r.size() == 0 {
+		r.Drop(s)
+		if r.Len() == 0 {
 			delete(p.asleep, s.on.Topic)
 		}
 	}

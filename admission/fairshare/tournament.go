@@ -2,12 +2,12 @@ package fairshare
 
 import (
 	"cmp"
-	"container/heap"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // A Head is the head of a ClusterQueue's pending queue.
@@ -40,7 +40,7 @@ type place struct {
 	node   *quota.Node
 	parent *place
 	// senders are the child places that send a head, the best one first.
-	senders senders
+	senders ranking.Ranking[*place]
 	// index is where this place is among the senders of its parent, or -1.
 	index int
 	// head is the head of a ClusterQueue.
@@ -149,8 +149,8 @@ func (p *place) choose() {
 	switch {
 	case p.head != nil:
 		p.best, p.added = p, p.head.Usage
-	case len(p.senders) > 0:
-		sender := p.senders[0]
+	case p.senders.Len() > 0:
+		sender := p.senders.First()
 		p.best = sender.best
 		p.added = p.added[:0]
 		for _, more := range sender.added {
@@ -174,53 +174,25 @@ func (p *place) borrowsAny() bool {
 func (p *place) send() {
 	switch s := &p.parent.senders; {
 	case p.best == nil && p.index >= 0:
-		heap.Remove(s, p.index)
+		s.Drop(p)
 	case p.best != nil && p.index >= 0:
-		heap.Fix(s, p.index)
+		s.Fix(p)
 	case p.best != nil:
-		heap.Push(s, p)
+		s.Push(p)
 	}
 }
 
-func (p *place) compare(other *place) int {
+// Precedes reports whether the head that a place sends is better than that of a sibling.
+func (p *place) Precedes(other *place) bool {
 	if p.borrows != other.borrows {
-		if p.borrows {
-			return 1
-		}
-		return -1
+		return other.borrows
 	}
 	if c := p.share.Compare(other.share); c != 0 {
-		return c
+		return c < 0
 	}
 	a, b := p.best.head, other.best.head
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID)) < 0
 }
 
-// senders is a heap in which each place knows its index.
-type senders []*place
-
-func (s *senders) Len() int           { return len(*s) }
-func (s *senders) Less(i, k int) bool { return (*s)[i].compare((*s)[k]) < 0 }
-
-func (s *senders) Swap(i, k int) {
-	a, b := (*s)[i], (*s)[k]
-	(*s)[i], (*s)[k] = b, a
-	a.index, b.index = k, i
-}
-
-// Push is for package heap.
-func (s *senders) Push(x any) {
-	p := x.(*place)
-	p.index = len(*s)
-	*s = append(*s, p)
-}
-
-// Pop is for package heap.
-func (s *senders) Pop() any {
-	last := len(*s) - 1
-	p := (*s)[last]
-	(*s)[last] = nil
-	*s = (*s)[:last]
-	p.index = -1
-	return p
-}
+// Place is for package ranking.
+func (p *place) Place() *int { return &p.index }

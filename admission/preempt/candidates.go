@@ -23,6 +23,8 @@ type candidateStream struct {
 	// shared is the lowest common node of the Queue and the request, and rank the order in classic preemption.
 	shared *quota.Node
 	rank   rank
+	// index is for package ranking.
+	index int
 }
 
 // A cursor is a position in a list.

@@ -1,8 +1,6 @@
 package preempt
 
 import (
-	"container/heap"
-
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -168,18 +166,19 @@ func exceeds(n *quota.Node, u quota.Usage) bool {
 
 // take selects one candidate after the other until the request fits.
 func (s *search) take(candidates []candidateStream, b borrowing) ([]Victim, bool) {
-	h := s.heap[:0]
+	h := &s.heap
+	h.Members = h.Members[:0]
 	for i := range candidates {
-		h = append(h, &candidates[i])
+		candidates[i].index = i
+		h.Members = append(h.Members, &candidates[i])
 	}
-	heap.Init(&h)
-	defer func() { s.heap = h[:0] }()
+	h.Sort()
 	var victims []Victim
-	for len(h) > 0 {
-		st := h[0]
+	for h.Len() > 0 {
+		st := h.First()
 		reason := s.reason(st, b)
 		if reason == "" {
-			heap.Pop(&h)
+			h.Drop(st)
 			continue
 		}
 		if v := st.head; !spent(s.taken, v, reason) {
@@ -190,9 +189,9 @@ func (s *search) take(candidates []candidateStream, b borrowing) ([]Victim, bool
 			}
 		}
 		if st.next(&s.request); st.head == nil {
-			heap.Pop(&h)
+			h.Drop(st)
 		} else {
-			heap.Fix(&h, 0)
+			h.Fix(st)
 		}
 	}
 	return nil, false
@@ -224,29 +223,13 @@ func (s *search) isBelowThreshold(h *Holder) bool {
 	return h.Priority < s.request.Priority && (threshold == nil || h.Priority <= int64(*threshold))
 }
 
-// candidateStreams is a heap.
-type candidateStreams []*candidateStream
-
-func (h *candidateStreams) Len() int { return len(*h) }
-
-func (h *candidateStreams) Less(i, k int) bool {
-	a, b := (*h)[i], (*h)[k]
-	if a.rank != b.rank {
-		return a.rank < b.rank
+// Precedes compares the ranks, and then the heads.
+func (st *candidateStream) Precedes(other *candidateStream) bool {
+	if st.rank != other.rank {
+		return st.rank < other.rank
 	}
-	return a.head.compare(b.head) < 0
+	return st.head.compare(other.head) < 0
 }
 
-func (h *candidateStreams) Swap(i, k int) { (*h)[i], (*h)[k] = (*h)[k], (*h)[i] }
-
-// Push is for package heap.
-func (h *candidateStreams) Push(x any) { *h = append(*h, x.(*candidateStream)) }
-
-// Pop is for package heap.
-func (h *candidateStreams) Pop() any {
-	last := len(*h) - 1
-	st := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return st
-}
+// Place is for package ranking.
+func (st *candidateStream) Place() *int { return &st.index }

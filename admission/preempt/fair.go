@@ -1,10 +1,6 @@
 package preempt
 
-import (
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"github.com/tranche-dev/tranche/admission/quota"
-)
+import kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 // fair preempts from the side with the highest share.
 func (s *search) fair() Result {
@@ -151,6 +147,3 @@ func (s *search) distance(h *Holder) int {
 	}
 	return d
 }
-
-// isAncestor reports whether a node is above the request.
-func (s *search) isAncestor(n *quota.Node) bool { return n.IsAbove(s.node) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // A Finder finds victims in a Tree. It changes the Tree only inside WhatIf.
@@ -19,7 +20,7 @@ type Finder struct {
 	strategies []Strategy
 	queues     map[*quota.Node]*Queue
 	// Memory for reuse.
-	heap             candidateStreams
+	heap             ranking.Ranking[*candidateStream]
 	candidateStreams []candidateStream
 	cursors          []cursor
 	shareTree        shareTree

@@ -1,13 +1,11 @@
 package preempt
 
 import (
-	"cmp"
-	"container/heap"
-
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // shareTree is a tree of the ClusterQueues that may yield to a request, in which each Cohort knows its child with the highest share.
@@ -24,7 +22,7 @@ type shareNode struct {
 	parent *shareNode
 	share  fairshare.Share
 	// children are those of a Cohort, the one with the highest share first; index is the position among its siblings, or -1.
-	children children
+	children ranking.Ranking[*shareNode]
 	index    int
 
 	// candidateStream has the candidates of a ClusterQueue, and left is the first candidate that has failed the first strategy.
@@ -66,7 +64,8 @@ func (s *search) shareNode(n *quota.Node, parent *shareNode) *shareNode {
 	}
 	s.memory = s.memory[:len(s.memory)+1]
 	c := &s.memory[len(s.memory)-1]
-	*c = shareNode{node: n, parent: parent, index: -1, isOwn: n == s.node, children: c.children[:0]}
+	c.children.Members = c.children.Members[:0]
+	*c = shareNode{node: n, parent: parent, index: -1, isOwn: n == s.node, children: c.children}
 	return c
 }
 
@@ -78,7 +77,7 @@ func (r *shareTree) collect(cohort *shareNode, policies kueue.ClusterQueuePreemp
 		policy := policies.ReclaimWithinCohort
 		if n == s.node {
 			policy = policies.WithinClusterQueue
-		} else if !s.isOver(n) && !s.isAncestor(n) {
+		} else if !s.isOver(n) && !n.IsAbove(s.node) {
 			continue
 		}
 		c := s.shareNode(n, cohort)
@@ -106,12 +105,12 @@ func (r *shareTree) place(c *shareNode) {
 		c.share = r.search.share(c.node)
 		switch siblings := &c.parent.children; {
 		case c.isOut(r.search) && c.index >= 0:
-			heap.Remove(siblings, c.index)
+			siblings.Drop(c)
 		case c.isOut(r.search):
 		case c.index >= 0:
-			heap.Fix(siblings, c.index)
+			siblings.Fix(c)
 		default:
-			heap.Push(siblings, c)
+			siblings.Push(c)
 		}
 	}
 }
@@ -120,9 +119,9 @@ func (r *shareTree) place(c *shareNode) {
 // the ClusterQueue of the request yields by priority.
 func (c *shareNode) isOut(s *search) bool {
 	switch {
-	case c.candidateStream != nil && c.head() == nil, c.candidateStream == nil && len(c.children) == 0:
+	case c.candidateStream != nil && c.head() == nil, c.candidateStream == nil && c.children.Len() == 0:
 		return true
-	case s.isAncestor(c.node):
+	case c.node.IsAbove(s.node):
 		return false
 	}
 	return !s.isOver(c.node)
@@ -148,10 +147,10 @@ func (r *shareTree) retry() {
 func (r *shareTree) highest() *shareNode {
 	c := r.root
 	for c.candidateStream == nil {
-		if len(c.children) == 0 {
+		if c.children.Len() == 0 {
 			return nil
 		}
-		c = c.children[0]
+		c = c.children.First()
 	}
 	if c.head() == nil {
 		return nil
@@ -159,48 +158,23 @@ func (r *shareTree) highest() *shareNode {
 	return c
 }
 
-// compare orders share nodes: the one that yields first is lower.
-func (c *shareNode) compare(other *shareNode) int {
+// Precedes reports whether a share node yields before a sibling.
+func (c *shareNode) Precedes(other *shareNode) bool {
 	if byShare := other.share.Compare(c.share); byShare != 0 {
-		return byShare
+		return byShare < 0
 	}
 	switch {
 	case c.candidateStream == nil && other.candidateStream == nil:
-		return cmp.Compare(c.node.Name, other.node.Name)
+		return c.node.Name < other.node.Name
 	case c.candidateStream == nil:
-		return -1
+		return true
 	case other.candidateStream == nil, c.isOwn:
-		return 1
+		return false
 	case other.isOwn:
-		return -1
+		return true
 	}
-	return c.head().compare(other.head())
+	return c.head().compare(other.head()) < 0
 }
 
-// children is a heap in which each share node knows its index.
-type children []*shareNode
-
-func (h *children) Len() int           { return len(*h) }
-func (h *children) Less(i, k int) bool { return (*h)[i].compare((*h)[k]) < 0 }
-
-func (h *children) Swap(i, k int) {
-	a, b := (*h)[i], (*h)[k]
-	(*h)[i], (*h)[k] = b, a
-	a.index, b.index = k, i
-}
-
-// Push is for package heap.
-func (h *children) Push(x any) {
-	c := x.(*shareNode)
-	c.index = len(*h)
-	*h = append(*h, c)
-}
-
-// Pop is for package heap.
-func (h *children) Pop() any {
-	last := len(*h) - 1
-	c := (*h)[last]
-	*h = (*h)[:last]
-	c.index = -1
-	return c
-}
+// Place is for package ranking.
+func (c *shareNode) Place() *int { return &c.index }

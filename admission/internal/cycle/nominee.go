@@ -2,15 +2,15 @@ package cycle
 
 import (
 	"cmp"
-	"container/heap"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
-// A nominee is a nominee: a head that has passed all checks.
+// A nominee is a head that has passed all checks.
 type nominee struct {
 	*check.Candidate
 	// asOf is how often quota had been taken before the checks.
@@ -29,62 +29,43 @@ type nominees interface {
 	charged(*model.ClusterQueue)
 }
 
-// nomineeHeap orders the nominees without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the
-// one that has waited longer. It implements heap.Interface.
+// nomineeHeap orders the nominees without fair sharing.
 type nomineeHeap struct {
-	nominees []*nominee
+	nominees ranking.Ranking[*nominee]
 	in       map[*model.ClusterQueue]*nominee
 }
 
-func (n *nominee) compare(other *nominee) int {
-	return cmp.Or(cmp.Compare(n.Level, other.Level), n.Position().Compare(other.Position()))
+// Precedes orders nominees without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the one
+// that has waited longer.
+func (n *nominee) Precedes(other *nominee) bool {
+	return cmp.Or(cmp.Compare(n.Level, other.Level), n.Position().Compare(other.Position())) < 0
 }
+
+// Place is for package ranking.
+func (n *nominee) Place() *int { return &n.index }
 
 func (r *nomineeHeap) enter(n *nominee) {
 	r.in[n.Queue] = n
-	heap.Push(r, n)
+	r.nominees.Push(n)
 }
 
 func (r *nomineeHeap) withdraw(q *model.ClusterQueue) {
 	if n := r.in[q]; n != nil {
-		heap.Remove(r, n.index)
+		r.nominees.Drop(n)
 		delete(r.in, q)
 	}
 }
 
 func (r *nomineeHeap) winner() *nominee {
-	if len(r.nominees) == 0 {
+	if r.nominees.Len() == 0 {
 		return nil
 	}
-	n := r.nominees[0]
+	n := r.nominees.First()
 	r.withdraw(n.Queue)
 	return n
 }
 
 func (*nomineeHeap) charged(*model.ClusterQueue) {}
-
-func (r *nomineeHeap) Len() int { return len(r.nominees) }
-
-func (r *nomineeHeap) Less(i, j int) bool { return r.nominees[i].compare(r.nominees[j]) < 0 }
-
-func (r *nomineeHeap) Swap(i, j int) {
-	r.nominees[i], r.nominees[j] = r.nominees[j], r.nominees[i]
-	r.nominees[i].index, r.nominees[j].index = i, j
-}
-
-func (r *nomineeHeap) Push(x any) {
-	if n, ok := x.(*nominee); ok {
-		n.index = len(r.nominees)
-		r.nominees = append(r.nominees, n)
-	}
-}
-
-func (r *nomineeHeap) Pop() any {
-	last := len(r.nominees) - 1
-	n := r.nominees[last]
-	r.nominees = r.nominees[:last]
-	return n
-}
 
 // fairNominees orders the nominees with fair sharing. It compares the shares that ClusterQueues will have when all evicted stages have left and all
 // preemptors have the quota that is reserved for them.

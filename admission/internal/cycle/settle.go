@@ -43,8 +43,8 @@ func (cy *Cycle) Advance(now time.Time) {
 
 // NextTime returns the time at which Decide has to be called again even if nothing is observed before.
 func (cy *Cycle) NextTime() (at time.Time, ok bool) {
-	if len(cy.m.Timers) > 0 {
-		at, ok = cy.m.Timers[0].Timer.At, true
+	if cy.m.Timers.Len() > 0 {
+		at, ok = cy.m.Timers.First().At, true
 	}
 	if cy.m.Decay != nil && (!ok || cy.nextSample.Before(at)) {
 		at, ok = cy.nextSample, true

@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // A Model is the state of an Engine. The packages that import it change it by its methods, or as their comments say.
@@ -40,7 +41,7 @@ type Model struct {
 	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
-	Timers              timers
+	Timers              ranking.Ranking[*timer]
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
 	Overdue       map[*Stage]struct{}
 	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]

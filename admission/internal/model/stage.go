@@ -74,8 +74,8 @@ type Stage struct {
 	// QueuedIn is the ClusterQueue in which the stage is pending, or nil, and Element its place there.
 	QueuedIn *ClusterQueue
 	Element  *Element
-	// Timer is set while the stage must wait until RequeueAt.
-	Timer timer
+	// timer is set while the stage must wait until RequeueAt.
+	timer *timer
 	// Membership is nil unless the stage is in a co-admission group.
 	Membership *Membership
 	// LastRefusal is the refusal that was last emitted.

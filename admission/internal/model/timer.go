@@ -1,67 +1,44 @@
 package model
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
-// timers is a heap of the stages that back off, ordered by the time at which they may be pending again. Each stage is in it once.
-type timers []*Stage //nolint:recvcheck // heap.Interface asks for both
-
-func (a timers) Len() int { return len(a) }
-
-func (a timers) Less(i, j int) bool { return a[i].Timer.At.Before(a[j].Timer.At) }
-
-func (a timers) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].Timer.index, a[j].Timer.index = i, j
-}
-
-func (a *timers) Push(x any) {
-	if s, ok := x.(*Stage); ok {
-		s.Timer.index = len(*a)
-		*a = append(*a, s)
-	}
-}
-
-func (a *timers) Pop() any {
-	last := len(*a) - 1
-	popped := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
-	return popped
-}
-
-// A timer is the time at which a stage may be pending again, and the index of the stage in timers. The zero value means none.
+// A timer is the time at which a stage may be pending again. A stage that backs off has one in Model.Timers, and others have none.
 type timer struct {
 	At    time.Time
+	stage *Stage
 	index int
 }
 
+// Precedes compares the times.
+func (t *timer) Precedes(other *timer) bool { return t.At.Before(other.At) }
+
+// Place is for package ranking.
+func (t *timer) Place() *int { return &t.index }
+
 // setTimer sets the timer of a stage to its RequeueAt, or removes it if that time has passed.
 func (m *Model) setTimer(s *Stage) {
-	if s.Timer.At.Equal(s.RequeueAt) {
+	if s.timer != nil && s.timer.At.Equal(s.RequeueAt) {
 		return
 	}
 	m.DropTimer(s)
 	if s.RequeueAt.After(m.Now) {
-		s.Timer.At = s.RequeueAt
-		heap.Push(&m.Timers, s)
+		s.timer = &timer{At: s.RequeueAt, stage: s}
+		m.Timers.Push(s.timer)
 	}
 }
 
 // DropTimer removes the timer of a stage, if it has one.
 func (m *Model) DropTimer(s *Stage) {
-	if !s.Timer.At.IsZero() {
-		heap.Remove(&m.Timers, s.Timer.index)
-		s.Timer = timer{}
+	if s.timer != nil {
+		m.Timers.Drop(s.timer)
+		s.timer = nil
 	}
 }
 
 // FireTimers updates the stages whose back-off has expired.
 func (m *Model) FireTimers() {
-	for len(m.Timers) > 0 && !m.Timers[0].Timer.At.After(m.Now) {
-		s := m.Timers[0]
+	for m.Timers.Len() > 0 && !m.Timers.First().At.After(m.Now) {
+		s := m.Timers.First().stage
 		m.DropTimer(s)
 		m.Refresh(s)
 	}
