@@ -1,26 +1,16 @@
 package quota
 
-import "cmp"
+import (
+	"cmp"
 
-// A Limit is the limit of a node because of which a charge does not fit.
-type Limit int
-
-const (
-	// NominalQuota is the quota of a ClusterQueue without a Cohort.
-	NominalQuota Limit = iota
-	// BorrowingLimit is how much more the subtree may use than it has.
-	BorrowingLimit
-	// LendingLimit is the limit of another node: the quota that it does not lend and does not use would be enough.
-	LendingLimit
-	// SharedQuota is the quota that all below a root share.
-	SharedQuota
+	"github.com/tranche-dev/tranche/apis/visibility"
 )
 
 // A Bottleneck is why a charge does not fit.
 type Bottleneck struct {
 	// Node has the Limit, which is Amount.
 	Node   *Node
-	Limit  Limit
+	Limit  visibility.Limit
 	Amount Amount
 	// Missing is how much has to be released below Under before the charge fits there.
 	Missing Amount
@@ -46,7 +36,7 @@ func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
 		}
 		room := (c.subtree - c.local).Plus(c.quota.BorrowingLimit).Minus(max(0, at.used(c)-c.local))
 		if room < a && room <= at.parent.Available(id) {
-			return Bottleneck{Node: at, Limit: BorrowingLimit, Amount: c.quota.BorrowingLimit, Missing: a.Minus(room), Under: at}, true
+			return Bottleneck{Node: at, Limit: visibility.BorrowingLimit, Amount: c.quota.BorrowingLimit, Missing: a.Minus(room), Under: at}, true
 		}
 	}
 }
@@ -54,13 +44,13 @@ func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
 // atTheTop returns the quota of the root as the bottleneck, or a node that keeps as much as is missing from it.
 func (n *Node) atTheTop(id ID, a Amount, asking *Node) Bottleneck {
 	c := n.peek(id)
-	b := Bottleneck{Node: n, Limit: SharedQuota, Amount: c.subtree, Missing: a.Minus(c.subtree.Minus(n.used(c))), Under: n}
+	b := Bottleneck{Node: n, Limit: visibility.SharedQuota, Amount: c.subtree, Missing: a.Minus(c.subtree.Minus(n.used(c))), Under: n}
 	if n.isQueue {
-		b.Limit = NominalQuota
+		b.Limit = visibility.NominalQuota
 		return b
 	}
 	if keeper, kept := n.keeper(id, asking); keeper != nil && kept >= b.Missing {
-		b.Node, b.Limit, b.Amount = keeper, LendingLimit, keeper.peek(id).quota.LendingLimit
+		b.Node, b.Limit, b.Amount = keeper, visibility.LendingLimit, keeper.peek(id).quota.LendingLimit
 	}
 	return b
 }

@@ -113,66 +113,57 @@ func (n *Node) Used(id ID) Amount { return n.used(n.peek(id)) }
 func (n *Node) used(c cell) Amount { return c.usage[n.tree.horizon] }
 
 // Charge adds to the usage of a ClusterQueue. It does not check whether that fits.
-func (n *Node) Charge(u Usage) {
-	for _, c := range u {
-		n.charge(c.ID, n.tree.everywhere(c.Amount))
-	}
-}
+func (n *Node) Charge(u Usage) { n.charge(u, n.tree.horizon) }
 
 // Release subtracts a charge. It returns the highest node whose usage has decreased: only below it more is available now.
-func (n *Node) Release(u Usage) *Node {
-	top := n
-	for _, c := range u {
-		if reached := n.release(c.ID, n.tree.everywhere(c.Amount)); reached.height > top.height {
-			top = reached
-		}
-	}
-	return top
-}
+func (n *Node) Release(u Usage) *Node { return n.release(u, n.tree.horizon) }
 
 // MarkEvicting announces that a charge will be released, because it is being evicted. Until then it counts for all questions that are not asked in
 // WhatIfEvicted.
-func (n *Node) MarkEvicting(u Usage) {
-	for _, c := range u {
-		n.release(c.ID, [times]Amount{afterEvictions: c.Amount})
-	}
-}
+func (n *Node) MarkEvicting(u Usage) { n.release(u, afterEvictions) }
 
 // UnmarkEvicting undoes MarkEvicting. It must be called for all that was announced before it is released, or right after.
-func (n *Node) UnmarkEvicting(u Usage) {
-	for _, c := range u {
-		n.charge(c.ID, [times]Amount{afterEvictions: c.Amount})
-	}
-}
+func (n *Node) UnmarkEvicting(u Usage) { n.charge(u, afterEvictions) }
 
 // Reserve reserves quota for a stage that is admitted when the charges that MarkEvicting has announced are released: it counts later, and not now. So
 // quota that victims release can be used before all of them have left, if there will be enough for all reservations then.
 func (n *Node) Reserve(u Usage) {
 	n.tree.countReservation(1)
-	n.UnmarkEvicting(u)
+	n.charge(u, afterEvictions)
 }
 
 // Unreserve removes a reservation. It returns the highest node that the release reaches: only below it more is available now.
 func (n *Node) Unreserve(u Usage) *Node {
 	n.tree.countReservation(-1)
+	return n.release(u, afterEvictions)
+}
+
+// from returns an amount that is charged or released in a state and in those after it.
+func (h horizon) from(a Amount) [times]Amount {
+	if h == afterEvictions {
+		return [times]Amount{afterEvictions: a}
+	}
+	return [times]Amount{now: a, afterEvictions: a}
+}
+
+func (n *Node) charge(u Usage, since horizon) {
+	for _, c := range u {
+		n.chargeOne(c.ID, since.from(c.Amount))
+	}
+}
+
+// release returns the highest node that the release reaches.
+func (n *Node) release(u Usage, since horizon) *Node {
 	top := n
 	for _, c := range u {
-		if reached := n.release(c.ID, [times]Amount{afterEvictions: c.Amount}); reached.height > top.height {
+		if reached := n.releaseOne(c.ID, since.from(c.Amount)); reached.height > top.height {
 			top = reached
 		}
 	}
 	return top
 }
 
-// everywhere returns an amount that is charged or released now, and so later too. In WhatIfEvicted it affects only that state.
-func (t *Tree) everywhere(a Amount) [times]Amount {
-	if t.horizon == afterEvictions {
-		return [times]Amount{afterEvictions: a}
-	}
-	return [times]Amount{now: a, afterEvictions: a}
-}
-
-func (n *Node) charge(id ID, amounts [times]Amount) {
+func (n *Node) chargeOne(id ID, amounts [times]Amount) {
 	for ; n != nil && amounts != [times]Amount{}; n = n.parent {
 		c := n.cell(id)
 		n.remember(id, c)
@@ -183,8 +174,8 @@ func (n *Node) charge(id ID, amounts [times]Amount) {
 	}
 }
 
-// release returns the highest node that the release reaches.
-func (n *Node) release(id ID, amounts [times]Amount) *Node {
+// releaseOne returns the highest node that the release reaches.
+func (n *Node) releaseOne(id ID, amounts [times]Amount) *Node {
 	for {
 		c := n.cell(id)
 		n.remember(id, c)
@@ -276,8 +267,7 @@ func (n *Node) BorrowsAny(u Usage) bool {
 // without borrowing, or of the root if there is none.
 func (n *Node) Level(id ID, a Amount) int {
 	for n.Borrows(id, a) {
-		c := n.peek(id)
-		a -= min(a, max(0, c.local-n.used(c)))
+		a = n.PassedOn(id, a)
 		n = n.parent
 	}
 	return n.height

@@ -172,8 +172,8 @@ func (n *Node) deriveMost() {
 
 // WhatIf returns the result of f, and undoes all charges and releases of f, also if f panics. It can be nested.
 func (t *Tree) WhatIf(f func() bool) bool {
-	mark := t.begin()
-	defer t.takeBack(mark)
+	t.nested++
+	defer t.takeBack(len(t.undo))
 	return f()
 }
 
@@ -189,11 +189,6 @@ func (t *Tree) countReservation(more int) {
 	if t.nested == 0 {
 		t.reservations += more
 	}
-}
-
-func (t *Tree) begin() int {
-	t.nested++
-	return len(t.undo)
 }
 
 func (t *Tree) takeBack(mark int) {

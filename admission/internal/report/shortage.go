@@ -77,19 +77,9 @@ func (at *shortageFinder) shortageNow(fr quota.FlavorResource, id quota.ID, amou
 }
 
 func constraintOf(b *quota.Bottleneck, fr quota.FlavorResource) visibility.Constraint {
-	c := visibility.Constraint{Kind: visibility.Cohort, Name: b.Node.Name, Amount: b.Amount.Quantity(fr.Resource)}
+	c := visibility.Constraint{Kind: visibility.Cohort, Name: b.Node.Name, Limit: b.Limit, Amount: b.Amount.Quantity(fr.Resource)}
 	if b.Node.IsClusterQueue() {
 		c.Kind = visibility.ClusterQueue
-	}
-	switch b.Limit {
-	case quota.NominalQuota:
-		c.Limit = visibility.NominalQuota
-	case quota.BorrowingLimit:
-		c.Limit = visibility.BorrowingLimit
-	case quota.LendingLimit:
-		c.Limit = visibility.LendingLimit
-	case quota.SharedQuota:
-		c.Limit = visibility.SharedQuota
 	}
 	return c
 }
