@@ -58,15 +58,6 @@ func (x *History) Forget(uid types.UID) {
 	delete(x.takers, uid)
 }
 
-// Len returns how many pairs are stored.
-func (x *History) Len() int {
-	n := 0
-	for _, of := range x.taken {
-		n += len(of)
-	}
-	return n
-}
-
 // spent reports whether a preemptor, with its past victims, may not preempt a victim again.
 func spent(taken map[types.UID]int, h *Holder, reason string) bool {
 	if len(taken) == 0 {

@@ -21,9 +21,6 @@ type Queue struct {
 	takenFairly int
 }
 
-// Node returns the node of the ClusterQueue.
-func (q *Queue) Node() *quota.Node { return q.node }
-
 // Add adds a Holder.
 func (q *Queue) Add(h *Holder) {
 	h.queue, h.leaving = q, false

@@ -67,23 +67,14 @@ const (
 
 // String describes the outcome for users.
 func (o Outcome) String() string {
-	switch o {
-	case Found:
-		return "fits after preemption"
-	case Fits:
-		return "fits"
-	case EvictionsPending:
-		return "fits once all stages that are being evicted have released their quota"
-	case TooLarge:
-		return "more than could ever be available"
-	case NeedsBorrowing:
-		return "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing"
-	case NoCandidates:
-		return "the preemption policy allows no victim that holds the missing quota"
-	case PeakTooLarge:
-		return "no quota is reclaimed for this stage, because the peak usage of its JobSet could not be reclaimed"
-	case NotEnough:
-		return "does not fit even if all allowed victims are preempted"
-	}
-	return ""
+	return [...]string{
+		Found:            "fits after preemption",
+		Fits:             "fits",
+		EvictionsPending: "fits once all stages that are being evicted have released their quota",
+		TooLarge:         "more than could ever be available",
+		NeedsBorrowing:   "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing",
+		NoCandidates:     "the preemption policy allows no victim that holds the missing quota",
+		NotEnough:        "does not fit even if all allowed victims are preempted",
+		PeakTooLarge:     "no quota is reclaimed for this stage, because the peak usage of its JobSet could not be reclaimed",
+	}[o]
 }
