@@ -2,12 +2,12 @@ package queuespec
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -103,22 +103,13 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue) bool {
 	before := *q
 	spec := object.Spec.DeepCopy()
 	q.terminating = !object.DeletionTimestamp.IsZero()
-	q.Stop = kueue.None
-	if spec.StopPolicy != nil {
-		q.Stop = *spec.StopPolicy
-	}
-	q.Checks = nil
-	if spec.AdmissionChecksStrategy != nil {
-		q.Checks = spec.AdmissionChecksStrategy.AdmissionChecks
-	}
+	q.Stop = ptr.Deref(spec.StopPolicy, kueue.None)
+	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
 	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
 	q.Groups = spec.ResourceGroups
 	q.Fungibility = flavor.NewFungibility(spec.FlavorFungibility)
-	q.Preemption = kueue.ClusterQueuePreemption{}
-	if spec.Preemption != nil {
-		q.Preemption = *spec.Preemption
-	}
+	q.Preemption = ptr.Deref(spec.Preemption, kueue.ClusterQueuePreemption{})
 	q.IsUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
 	q.isConcurrent = spec.ConcurrentAdmissionPolicy != nil
 	q.selectorProblem = ""
@@ -138,23 +129,7 @@ func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
 		return fmt.Sprintln(q.terminating, q.Stop, q.Strategy, q.Policy, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
 	}
-	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && samePreemption(&q.Preemption, &o.Preemption)
-}
-
-func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
-	borrowing := func(p *kueue.ClusterQueuePreemption) (kueue.BorrowWithinCohortPolicy, int64) {
-		switch {
-		case p.BorrowWithinCohort == nil:
-			return kueue.BorrowWithinCohortPolicyNever, 0
-		case p.BorrowWithinCohort.MaxPriorityThreshold == nil:
-			return p.BorrowWithinCohort.Policy, math.MaxInt64
-		}
-		return p.BorrowWithinCohort.Policy, int64(*p.BorrowWithinCohort.MaxPriorityThreshold)
-	}
-	policyA, thresholdA := borrowing(a)
-	policyB, thresholdB := borrowing(b)
-	return a.WithinClusterQueue == b.WithinClusterQueue && a.ReclaimWithinCohort == b.ReclaimWithinCohort &&
-		policyA == policyB && thresholdA == thresholdB
+	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }
 
 // WeightOf returns the weight, by default 1.
@@ -166,18 +141,4 @@ func WeightOf(f *kueue.FairSharing) float64 {
 }
 
 // SameGroups reports whether two lists of resource groups are equal.
-func SameGroups(a, b []kueue.ResourceGroup) bool {
-	return slices.EqualFunc(a, b, func(a, b kueue.ResourceGroup) bool {
-		return slices.Equal(a.CoveredResources, b.CoveredResources) && slices.EqualFunc(a.Flavors, b.Flavors, sameQuotas)
-	})
-}
-
-func sameQuotas(a, b kueue.FlavorQuotas) bool {
-	return a.Name == b.Name && slices.EqualFunc(a.Resources, b.Resources, func(a, b kueue.ResourceQuota) bool {
-		same := a.Name == b.Name && a.NominalQuota.Cmp(b.NominalQuota) == 0
-		for _, limit := range [][2]*resource.Quantity{{a.BorrowingLimit, b.BorrowingLimit}, {a.LendingLimit, b.LendingLimit}} {
-			same = same && (limit[0] == nil) == (limit[1] == nil) && (limit[0] == nil || limit[0].Cmp(*limit[1]) == 0)
-		}
-		return same
-	})
-}
+func SameGroups(a, b []kueue.ResourceGroup) bool { return equality.Semantic.DeepEqual(a, b) }
