@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/observe"
@@ -90,7 +91,7 @@ type (
 	// A Config has the defaults of an Engine, for what objects leave open.
 	Config = model.Config
 	// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).
-	UsagePolicy = model.UsagePolicy
+	UsagePolicy = fairshare.UsagePolicy
 )
 
 type (

@@ -12,21 +12,21 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Policy determines how past usage is weighed.
-type Policy struct {
-	// HalfLife is the time after which usage counts half. If it is zero, past usage does not count.
-	HalfLife time.Duration
-	// Sampling is the time for which an admission counts in advance, so that each of several admissions of one LocalQueue affects the order at
-	// once.
-	Sampling time.Duration
-	// Weights of resources are 1 unless set.
-	Weights map[corev1.ResourceName]float64
+// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).
+type UsagePolicy struct {
+	// UsageHalfLifeTime is the time after which usage counts half. If it is zero, past usage does not count.
+	UsageHalfLifeTime time.Duration
+	// UsageSamplingInterval is how often the usage in the status of a LocalQueue is updated, and for how long an admission counts in advance, so
+	// that each of several admissions of one LocalQueue affects the order at once. In a Config, zero means 5 minutes.
+	UsageSamplingInterval time.Duration
+	// ResourceWeights are 1 unless set.
+	ResourceWeights map[corev1.ResourceName]float64
 }
 
-// A Decay applies a Policy to Accounts.
+// A Decay applies a UsagePolicy to Accounts.
 type Decay struct {
 	index  *quota.Index
-	policy Policy
+	policy UsagePolicy
 }
 
 // An Account has the past usage of one LocalQueue, up to some time. The zero Account has no usage.
@@ -41,7 +41,7 @@ type Account struct {
 }
 
 // NewDecay returns a Decay for usages with the numbers of an Index.
-func NewDecay(index *quota.Index, policy Policy) *Decay { return &Decay{index, policy} }
+func NewDecay(index *quota.Index, policy UsagePolicy) *Decay { return &Decay{index, policy} }
 
 // Enter adds the penalty for a reservation.
 func (d *Decay) Enter(a *Account, u quota.Usage) { a.entered.Add(u) }
@@ -53,7 +53,7 @@ func (d *Decay) Withdraw(a *Account, u quota.Usage) { a.entered.Take(u) }
 func (d *Decay) Admit(a *Account, u quota.Usage, now time.Time) {
 	a.entered.Take(u)
 	d.advance(a, now)
-	penalty := d.weight(d.policy.Sampling)
+	penalty := d.weight(d.policy.UsageSamplingInterval)
 	for _, c := range u {
 		*a.amount(d.index.Resource(c.ID)) += penalty * d.units(c)
 	}
@@ -80,7 +80,7 @@ func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
 		return math.Inf(1)
 	}
 	d.advance(a, now)
-	penalty := d.weight(d.policy.Sampling)
+	penalty := d.weight(d.policy.UsageSamplingInterval)
 	var level float64
 	for r, used := range a.consumed {
 		level += d.resourceWeight(r) * used
@@ -128,10 +128,10 @@ func quantity(x float64) int64 {
 
 // weight returns which part of the way to the running usage the consumed usage moves in some time.
 func (d *Decay) weight(elapsed time.Duration) float64 {
-	if d.policy.HalfLife <= 0 {
+	if d.policy.UsageHalfLifeTime <= 0 {
 		return 0
 	}
-	return 1 - math.Exp2(-elapsed.Seconds()/d.policy.HalfLife.Seconds())
+	return 1 - math.Exp2(-elapsed.Seconds()/d.policy.UsageHalfLifeTime.Seconds())
 }
 
 // advance updates the account to a time. Time does not go backwards.
@@ -139,7 +139,7 @@ func (d *Decay) advance(a *Account, now time.Time) {
 	if a.at.IsZero() {
 		a.at = now
 	}
-	if d.policy.HalfLife <= 0 {
+	if d.policy.UsageHalfLifeTime <= 0 {
 		clear(a.consumed)
 	}
 	elapsed := now.Sub(a.at)
@@ -164,7 +164,7 @@ func (a *Account) amount(r int) *float64 {
 }
 
 func (d *Decay) resourceWeight(r int) float64 {
-	if w, ok := d.policy.Weights[d.index.ResourceName(r)]; ok {
+	if w, ok := d.policy.ResourceWeights[d.index.ResourceName(r)]; ok {
 		return w
 	}
 	return 1

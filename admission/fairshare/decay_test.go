@@ -21,7 +21,7 @@ func decay(halfLife, sampling time.Duration) *fairshare.Decay {
 	for _, fr := range names {
 		x.ID(fr)
 	}
-	return fairshare.NewDecay(x, fairshare.Policy{HalfLife: halfLife, Sampling: sampling, Weights: map[corev1.ResourceName]float64{"cpu": 2}})
+	return fairshare.NewDecay(x, fairshare.UsagePolicy{UsageHalfLifeTime: halfLife, UsageSamplingInterval: sampling, ResourceWeights: map[corev1.ResourceName]float64{"cpu": 2}})
 }
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a)) }

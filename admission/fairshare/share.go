@@ -18,9 +18,6 @@ type Share struct {
 	infinite bool
 }
 
-// Borrows reports whether the subtree uses more than its own quota of any resource.
-func (s Share) Borrows() bool { return s.borrows }
-
 // Compare orders by share: the lower one is admitted first, and preempted last. An infinite share is above all others; infinite ones are compared
 // by the shares that a weight of 1 would give.
 func (s Share) Compare(other Share) int {

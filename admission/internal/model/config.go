@@ -7,6 +7,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/preempt"
 )
 
@@ -30,7 +31,7 @@ type Config struct {
 	// PreemptionStrategies say when fair sharing allows preemption. None means all, in the order of preempt.DefaultStrategies.
 	PreemptionStrategies []preempt.Strategy
 	// AdmissionFairSharing is nil if the past usage of LocalQueues does not count.
-	AdmissionFairSharing *UsagePolicy
+	AdmissionFairSharing *fairshare.UsagePolicy
 	// BlockAdmission makes every admission wait until all pods of the stages admitted before are ready.
 	BlockAdmission bool
 	// Charges are the rules by which requests are charged.

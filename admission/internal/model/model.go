@@ -72,6 +72,10 @@ func New(config Config) (*Model, error) {
 	}
 	tree := quota.NewTree()
 	safetyTree := tree.Twin()
+	var decay *fairshare.Decay
+	if config.AdmissionFairSharing != nil {
+		decay = fairshare.NewDecay(tree.Index, *config.AdmissionFairSharing)
+	}
 	return &Model{
 		Config:            config,
 		Tree:              tree,
@@ -83,7 +87,7 @@ func New(config Config) (*Model, error) {
 		lastTopic:         AllReady,
 		Meter:             fairshare.NewMeter(tree),
 		Finder:            preempt.NewFinder(tree, config.strategies()...),
-		Decay:             newDecay(config.AdmissionFairSharing, tree.Index),
+		Decay:             decay,
 		Unopened:          map[*LocalQueue]struct{}{},
 		Checks:            map[string]*version.Observed[queuespec.AdmissionCheck]{},
 		Cohorts:           map[string]*Cohort{},
