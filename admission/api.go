@@ -67,8 +67,6 @@ type (
 type (
 	// An Owner is the object that a stage plan belongs to.
 	Owner = decision.Owner
-	// An OwnerKind is a kind of object that can have a stage plan.
-	OwnerKind = decision.OwnerKind
 	// A StageKey names a stage by the quota Workload that stands for it.
 	StageKey = decision.StageKey
 	// A DecisionID names a decision that has not been settled yet.
@@ -102,38 +100,24 @@ type (
 type (
 	// A ClusterQueueView has all values for the status of a ClusterQueue.
 	ClusterQueueView = report.ClusterQueueView
-	// A LocalQueueView has all values for the status of a LocalQueue.
-	LocalQueueView = report.LocalQueueView
-	// A CohortView has all values for the status of a Cohort.
-	CohortView = report.CohortView
 	// A Pending is a pending stage with its queue position.
 	Pending = report.Pending
 	// A Page is a part of a queue: at most Limit stages, starting at Offset.
 	Page = report.Page
 	// A Stats is the state of all queues at one instant.
 	Stats = report.Stats
-	// A Backlog counts the stages of a queue by state.
-	Backlog = report.Backlog
-	// A Cause is why a stage is not admitted, as its conditions report it: the reasons of Admitted=False and of QuotaReserved=False.
-	Cause = report.Cause
 	// A ClusterQueueStats is the state of a ClusterQueue that exists.
 	ClusterQueueStats = report.ClusterQueueStats
 	// A LocalQueueStats is the state of a LocalQueue that exists.
 	LocalQueueStats = report.LocalQueueStats
 	// A CohortStats is the state of a Cohort with everything below it.
 	CohortStats = report.CohortStats
-	// A CohortAmount is the nominal quota below a Cohort, and the part of it that is reserved.
-	CohortAmount = report.CohortAmount
-	// A Limit is the quota of one flavor and resource.
-	Limit = report.Limit
 	// ChargeSnapshot are the amounts that the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use them.
 	ChargeSnapshot = report.ChargeSnapshot
 	// A StageCharge is the charge of one stage.
 	StageCharge = report.StageCharge
 	// A ClusterQueueCharge has the sums of a ClusterQueue.
 	ClusterQueueCharge = report.ClusterQueueCharge
-	// A LocalQueueCharge has the sums of a LocalQueue.
-	LocalQueueCharge = report.LocalQueueCharge
 	// A FlavorAmount is an amount of one flavor and resource.
 	FlavorAmount = report.FlavorAmount
 )

@@ -168,14 +168,6 @@ func TestMessagesNameTheKindOfOwner(t *testing.T) {
 	if got := strings.Join(told(&x), "\n"); !strings.HasSuffix(got, "; Gang ns/first in q 2") {
 		t.Errorf("the explanation is %q, want gang first as the holder", got)
 	}
-	for owner, want := range map[admission.Owner]string{
-		{Kind: admission.GangOwner, Key: keyOf("first")}: "plan of gang ns/first",
-		{Kind: admission.JobSetOwner, Key: keyOf("js")}:  "plan of jobset ns/js",
-	} {
-		if got := (admission.PlanObserved{Owner: owner}).String(); got != want {
-			t.Errorf("the event is %q, want %q", got, want)
-		}
-	}
 }
 
 // TestOnlyStagesOfJobSetsAreAnnounced: the Events of an admission name the stage of a JobSet, and no part of a gang.

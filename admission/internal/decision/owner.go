@@ -2,7 +2,6 @@ package decision
 
 import (
 	"cmp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -22,9 +21,6 @@ const (
 	// GangOwner is a gang of pods that is admitted in parts. Its plan has a stage for each part.
 	GangOwner OwnerKind = "gang"
 )
-
-// String returns the kind and the key, such as "jobset ns/train".
-func (o Owner) String() string { return strings.ToLower(string(o.Kind)) + " " + o.Key.String() }
 
 // Compare orders owners by namespace, name and kind.
 func (o Owner) Compare(other Owner) int {

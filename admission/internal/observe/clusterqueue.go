@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/preempt"
 )
 
-func (o *Observer) observeClusterQueue(ev ClusterQueueObserved) {
+func (ev ClusterQueueObserved) apply(o *Observer) {
 	object := ev.ClusterQueue
 	q := o.m.ClusterQueue(object.Name)
 	v := version.Of(object.UID, object.ResourceVersion)
@@ -32,13 +32,9 @@ func (o *Observer) observeClusterQueue(ev ClusterQueueObserved) {
 	}
 }
 
-func (o *Observer) loseClusterQueue(name string) {
-	q := o.m.ClusterQueue(name)
-	*q = model.ClusterQueue{
-		Spec: queuespec.NewSpec(), Name: name,
-		Node: q.Node, Bare: q.Bare, CohortTree: q.CohortTree, IsScheduled: q.IsScheduled, IsChanged: q.IsChanged, PendingQueue: q.PendingQueue, QueueTotals: q.QueueTotals, Charged: q.Charged, Holders: q.Holders, Preemptors: q.Preemptors,
-		AdvanceReserved: q.AdvanceReserved, PeakReservers: q.PeakReservers,
-	}
+func (ev ClusterQueueGone) apply(o *Observer) {
+	q := o.m.ClusterQueue(ev.Name)
+	q.Spec, q.Version, q.Generation, q.Exists, q.IsUnprotected = queuespec.NewSpec(), version.Version{}, 0, false, false
 	o.renewClusterQueue(q)
 }
 
@@ -99,8 +95,8 @@ func (o *Observer) renewFlavors(q *model.ClusterQueue) {
 	}
 }
 
-func (o *Observer) observeFlavor(object *kueue.ResourceFlavor) {
-	name := kueue.ResourceFlavorReference(object.Name)
+func (ev FlavorObserved) apply(o *Observer) {
+	object, name := ev.Flavor, kueue.ResourceFlavorReference(ev.Flavor.Name)
 	v := version.Of(object.UID, object.ResourceVersion)
 	known := o.flavors[name]
 	if known != nil && v.IsOlderThan(known.Version) {
@@ -113,7 +109,8 @@ func (o *Observer) observeFlavor(object *kueue.ResourceFlavor) {
 	}
 }
 
-func (o *Observer) loseFlavor(name kueue.ResourceFlavorReference) {
+func (ev FlavorGone) apply(o *Observer) {
+	name := kueue.ResourceFlavorReference(ev.Name)
 	delete(o.flavors, name)
 	o.renewUsersOf(name)
 }

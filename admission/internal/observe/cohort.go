@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-func (o *Observer) observeCohort(object *kueue.Cohort) {
-	c := o.m.Cohort(object.Name)
+func (ev CohortObserved) apply(o *Observer) {
+	object, c := ev.Cohort, o.m.Cohort(ev.Cohort.Name)
 	v := version.Of(object.UID, object.ResourceVersion)
 	if v.IsOlderThan(c.Version) {
 		return
@@ -28,8 +28,8 @@ func (o *Observer) observeCohort(object *kueue.Cohort) {
 	o.renewCohort(c)
 }
 
-func (o *Observer) loseCohort(name string) {
-	c := o.m.Cohort(name)
+func (ev CohortGone) apply(o *Observer) {
+	c := o.m.Cohort(ev.Name)
 	c.Exists, c.IsLost, c.Parent, c.Groups, c.Weight, c.Version = false, true, "", nil, 1, version.Version{}
 	o.renewCohort(c)
 }

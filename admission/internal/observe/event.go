@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +19,8 @@ import (
 //
 //sumtype:decl
 type Event interface {
-	fmt.Stringer
 	// apply records the fact.
-	apply(e *Observer)
+	apply(o *Observer)
 }
 
 // FlavorObserved reports that a ResourceFlavor exists with this content.
@@ -125,118 +122,3 @@ type WorkloadGone struct {
 // TombstoneCleared reports that a quota Workload with a tombstone may exist after all, and that the sender is about to read it from the API
 // server. Later observations of it count, until it is deleted again.
 type TombstoneCleared struct{ UID types.UID }
-
-func (ev FlavorObserved) apply(o *Observer) { o.observeFlavor(ev.Flavor) }
-
-func (ev FlavorGone) apply(o *Observer) { o.loseFlavor(kueue.ResourceFlavorReference(ev.Name)) }
-
-func (ev ClusterQueueObserved) apply(o *Observer) { o.observeClusterQueue(ev) }
-
-func (ev ClusterQueueGone) apply(o *Observer) { o.loseClusterQueue(ev.Name) }
-
-func (ev CohortObserved) apply(o *Observer) { o.observeCohort(ev.Cohort) }
-
-func (ev CohortGone) apply(o *Observer) { o.loseCohort(ev.Name) }
-
-func (ev CheckObserved) apply(o *Observer) { o.observeCheck(ev.AdmissionCheck) }
-
-func (ev CheckGone) apply(o *Observer) { o.loseCheck(ev.Name) }
-
-func (ev LocalQueueObserved) apply(o *Observer) { o.observeLocalQueue(ev.LocalQueue) }
-
-func (ev LocalQueueGone) apply(o *Observer) { o.loseLocalQueue(ev.Key) }
-
-func (ev NamespaceObserved) apply(o *Observer) {
-	labels := map[string]string{}
-	maps.Copy(labels, ev.Labels)
-	o.observeNamespace(ev.Name, labels)
-}
-
-func (ev NamespaceGone) apply(o *Observer) { o.observeNamespace(ev.Name, nil) }
-
-func (ev LimitRangeObserved) apply(o *Observer) { o.observeLimitRange(ev.LimitRange) }
-
-func (ev LimitRangeGone) apply(o *Observer) { o.loseLimitRange(ev.Key) }
-
-func (ev RuntimeClassObserved) apply(o *Observer) { o.observeOverhead(ev.Name, ev.Overhead.DeepCopy()) }
-
-func (ev RuntimeClassGone) apply(o *Observer) { o.observeOverhead(ev.Name, nil) }
-
-func (ev DeviceClassObserved) apply(o *Observer) { o.observeDeviceClass(ev.DeviceClass) }
-
-func (ev DeviceClassGone) apply(o *Observer) { o.loseDeviceClass(ev.Name) }
-
-func (ev ClaimTemplateObserved) apply(o *Observer) { o.observeClaimTemplate(ev.Template) }
-
-func (ev ClaimTemplateGone) apply(o *Observer) { o.loseClaimTemplate(ev.Key) }
-
-func (ev PlanObserved) apply(o *Observer) { o.observePlan(ev) }
-
-func (ev PlanGone) apply(o *Observer) {
-	o.tombstones.Insert(ev.UID)
-	o.losePlan(ev.UID)
-}
-
-func (ev WorkloadObserved) apply(o *Observer) { o.observeStage(ev.Workload) }
-
-func (ev WorkloadGone) apply(o *Observer) { o.observeEnd(ev) }
-
-func (ev TombstoneCleared) apply(o *Observer) { o.tombstones.Remove(ev.UID) }
-
-func (ev FlavorObserved) String() string { return "flavor " + ev.Flavor.Name }
-
-func (ev FlavorGone) String() string { return "flavor " + ev.Name + " gone" }
-
-func (ev ClusterQueueObserved) String() string { return "clusterqueue " + ev.ClusterQueue.Name }
-
-func (ev ClusterQueueGone) String() string { return "clusterqueue " + ev.Name + " gone" }
-
-func (ev CohortObserved) String() string { return "cohort " + ev.Cohort.Name }
-
-func (ev CohortGone) String() string { return "cohort " + ev.Name + " gone" }
-
-func (ev CheckObserved) String() string { return "admissioncheck " + ev.AdmissionCheck.Name }
-
-func (ev CheckGone) String() string { return "admissioncheck " + ev.Name + " gone" }
-
-func (ev LocalQueueObserved) String() string {
-	return "localqueue " + ev.LocalQueue.Namespace + "/" + ev.LocalQueue.Name
-}
-
-func (ev LocalQueueGone) String() string { return "localqueue " + ev.Key.String() + " gone" }
-
-func (ev NamespaceObserved) String() string { return "namespace " + ev.Name }
-
-func (ev NamespaceGone) String() string { return "namespace " + ev.Name + " gone" }
-
-func (ev LimitRangeObserved) String() string {
-	return "limitrange " + ev.LimitRange.Namespace + "/" + ev.LimitRange.Name
-}
-
-func (ev LimitRangeGone) String() string { return "limitrange " + ev.Key.String() + " gone" }
-
-func (ev RuntimeClassObserved) String() string { return "runtimeclass " + ev.Name }
-
-func (ev RuntimeClassGone) String() string { return "runtimeclass " + ev.Name + " gone" }
-
-func (ev DeviceClassObserved) String() string { return "deviceclass " + ev.DeviceClass.Name }
-
-func (ev DeviceClassGone) String() string { return "deviceclass " + ev.Name + " gone" }
-
-func (ev ClaimTemplateObserved) String() string {
-	return "claimtemplate " + ev.Template.Namespace + "/" + ev.Template.Name
-}
-
-func (ev ClaimTemplateGone) String() string { return "claimtemplate " + ev.Key.String() + " gone" }
-
-func (ev PlanObserved) String() string { return "plan of " + ev.Owner.String() }
-
-func (ev PlanGone) String() string { return "plan " + string(ev.UID) + " gone" }
-
-func (ev WorkloadObserved) String() string {
-	return "workload " + ev.Workload.Namespace + "/" + ev.Workload.Name
-}
-
-func (ev WorkloadGone) String() string { return "workload " + ev.Key.String() + " gone" }
-
-func (ev TombstoneCleared) String() string { return "workload " + string(ev.UID) + " doubted" }

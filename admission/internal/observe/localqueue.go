@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -12,17 +13,15 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/version"
 )
 
-func (o *Observer) observeLocalQueue(object *kueue.LocalQueue) {
+func (ev LocalQueueObserved) apply(o *Observer) {
+	object := ev.LocalQueue
 	q := o.m.LocalQueue(types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
 	v := version.Of(object.UID, object.ResourceVersion)
 	if v.IsOlderThan(q.Version) {
 		return
 	}
 	q.Version = v
-	stop := kueue.None
-	if object.Spec.StopPolicy != nil {
-		stop = *object.Spec.StopPolicy
-	}
+	stop := ptr.Deref(object.Spec.StopPolicy, kueue.None)
 	clusterQueue, weight := string(object.Spec.ClusterQueue), queuespec.WeightOf(object.Spec.FairSharing)
 	if o.m.Decay != nil && q.Account == nil {
 		if f := object.Status.FairSharing; f != nil {
@@ -37,8 +36,8 @@ func (o *Observer) observeLocalQueue(object *kueue.LocalQueue) {
 	o.renewLocalQueue(q)
 }
 
-func (o *Observer) loseLocalQueue(key types.NamespacedName) {
-	q := o.m.LocalQueue(key)
+func (ev LocalQueueGone) apply(o *Observer) {
+	q := o.m.LocalQueue(ev.Key)
 	q.Exists, q.Stop, q.ClusterQueue, q.Weight, q.Version = false, kueue.None, "", 1, version.Version{}
 	q.Consumed, q.Account, q.Sampled = nil, nil, nil
 	delete(o.m.Unopened, q)
@@ -61,6 +60,14 @@ func (o *Observer) renewLocalQueue(q *model.LocalQueue) {
 	o.m.Schedule.WakeQueue(o.m.ClusterQueue(q.ClusterQueue))
 	o.m.Changes.NoteLocalChange(q)
 }
+
+func (ev NamespaceObserved) apply(o *Observer) {
+	labels := map[string]string{}
+	maps.Copy(labels, ev.Labels)
+	o.observeNamespace(ev.Name, labels)
+}
+
+func (ev NamespaceGone) apply(o *Observer) { o.observeNamespace(ev.Name, nil) }
 
 func (o *Observer) observeNamespace(name string, labels map[string]string) {
 	if known, ok := o.m.Namespaces[name]; ok == (labels != nil) && maps.Equal(known, labels) {

@@ -14,15 +14,18 @@ func (o *Observer) dropIfForgotten(j *model.JobSet) {
 	}
 }
 
-func (o *Observer) observePlan(ev PlanObserved) {
-	if ev.Plan == nil {
+func (ev PlanObserved) apply(o *Observer) {
+	switch {
+	case ev.Plan == nil:
 		o.losePlan(ev.UID)
-		return
+	case !o.tombstones.Has(ev.UID):
+		o.adoptPlan(o.m.JobSet(ev.UID), ev)
 	}
-	if o.tombstones.Has(ev.UID) {
-		return
-	}
-	o.adoptPlan(o.m.JobSet(ev.UID), ev)
+}
+
+func (ev PlanGone) apply(o *Observer) {
+	o.tombstones.Insert(ev.UID)
+	o.losePlan(ev.UID)
 }
 
 // adoptPlan recomputes all that depends on the plan, and on what the API server adds to the pods of the namespace.

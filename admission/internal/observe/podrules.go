@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
@@ -17,7 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/podresources"
 )
 
-func (o *Observer) observeLimitRange(object *corev1.LimitRange) {
+func (ev LimitRangeObserved) apply(o *Observer) {
+	object := ev.LimitRange
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	v := version.Of(object.UID, object.ResourceVersion)
 	if known := o.m.Demand.LimitRanges[key]; known != nil && v.IsOlderThan(known.Version) {
@@ -27,9 +29,9 @@ func (o *Observer) observeLimitRange(object *corev1.LimitRange) {
 	o.renewLimits(key.Namespace)
 }
 
-func (o *Observer) loseLimitRange(key types.NamespacedName) {
-	delete(o.m.Demand.LimitRanges, key)
-	o.renewLimits(key.Namespace)
+func (ev LimitRangeGone) apply(o *Observer) {
+	delete(o.m.Demand.LimitRanges, ev.Key)
+	o.renewLimits(ev.Key.Namespace)
 }
 
 // renewLimits recomputes the limits of the LimitRanges of a namespace.
@@ -51,6 +53,10 @@ func (o *Observer) renewLimits(namespace string) {
 	o.reshape(func(s *model.Stage) bool { return s.Key.Namespace == namespace })
 }
 
+func (ev RuntimeClassObserved) apply(o *Observer) { o.observeOverhead(ev.Name, ev.Overhead.DeepCopy()) }
+
+func (ev RuntimeClassGone) apply(o *Observer) { o.observeOverhead(ev.Name, nil) }
+
 func (o *Observer) observeOverhead(runtimeClass string, overhead corev1.ResourceList) {
 	if equality.Semantic.DeepEqual(o.m.Demand.Overheads[runtimeClass], overhead) {
 		return
@@ -61,12 +67,13 @@ func (o *Observer) observeOverhead(runtimeClass string, overhead corev1.Resource
 	}
 	o.reshape(func(s *model.Stage) bool {
 		return slices.ContainsFunc(s.PodSets, func(p kueue.PodSet) bool {
-			return p.Template.Spec.RuntimeClassName != nil && *p.Template.Spec.RuntimeClassName == runtimeClass
+			return ptr.Deref(p.Template.Spec.RuntimeClassName, "") == runtimeClass
 		})
 	})
 }
 
-func (o *Observer) observeDeviceClass(object *resourcev1.DeviceClass) {
+func (ev DeviceClassObserved) apply(o *Observer) {
+	object := ev.DeviceClass
 	v := version.Of(object.UID, object.ResourceVersion)
 	if known := o.m.Demand.DeviceClasses[object.Name]; known != nil && v.IsOlderThan(known.Version) {
 		return
@@ -75,8 +82,8 @@ func (o *Observer) observeDeviceClass(object *resourcev1.DeviceClass) {
 	o.renewExtended()
 }
 
-func (o *Observer) loseDeviceClass(name string) {
-	delete(o.m.Demand.DeviceClasses, name)
+func (ev DeviceClassGone) apply(o *Observer) {
+	delete(o.m.Demand.DeviceClasses, ev.Name)
 	o.renewExtended()
 }
 
@@ -94,7 +101,8 @@ func (o *Observer) renewExtended() {
 	o.reshape(func(*model.Stage) bool { return true })
 }
 
-func (o *Observer) observeClaimTemplate(object *resourcev1.ResourceClaimTemplate) {
+func (ev ClaimTemplateObserved) apply(o *Observer) {
+	object := ev.Template
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	v := version.Of(object.UID, object.ResourceVersion)
 	known := o.m.Demand.ClaimTemplates[key]
@@ -108,9 +116,9 @@ func (o *Observer) observeClaimTemplate(object *resourcev1.ResourceClaimTemplate
 	}
 }
 
-func (o *Observer) loseClaimTemplate(key types.NamespacedName) {
-	delete(o.m.Demand.ClaimTemplates, key)
-	o.reshapeClaiming(key)
+func (ev ClaimTemplateGone) apply(o *Observer) {
+	delete(o.m.Demand.ClaimTemplates, ev.Key)
+	o.reshapeClaiming(ev.Key)
 }
 
 // reshapeClaiming recomputes the demands of the stages that name a ResourceClaimTemplate.

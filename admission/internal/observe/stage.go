@@ -5,8 +5,10 @@ import (
 	"strconv"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
@@ -18,7 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-func (o *Observer) observeStage(object *kueue.Workload) {
+func (ev WorkloadObserved) apply(o *Observer) {
+	object := ev.Workload
 	key := decision.StageKey{Namespace: object.Namespace, Name: object.Name}
 	v := version.Of(object.UID, object.ResourceVersion)
 	s := o.m.Stages[key]
@@ -46,10 +49,8 @@ func (o *Observer) observeStage(object *kueue.Workload) {
 func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
 	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
 	owner := types.UID(object.Labels[apis.PlanUIDLabel])
-	for i := range object.OwnerReferences {
-		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
-			owner = ref.UID
-		}
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil && ref.Kind == "JobSet" {
+		owner = ref.UID
 	}
 	if s.LocalQueue != nil && (localQueue != s.LocalQueue.Key || owner != s.OwnerUID) {
 		o.leave(s)
@@ -79,13 +80,15 @@ func (o *Observer) leave(s *model.Stage) {
 	}
 }
 
-// observeEnd records a tombstone also for an unknown stage. A newer stage of the same name may have been observed before.
-func (o *Observer) observeEnd(ev WorkloadGone) {
+// apply records a tombstone also for an unknown stage. A newer stage of the same name may have been observed before.
+func (ev WorkloadGone) apply(o *Observer) {
 	o.tombstones.Insert(ev.UID)
 	if s := o.m.Stages[ev.Key]; s != nil && (ev.UID == "" || ev.UID == s.UID) {
 		o.loseStage(ev.Key)
 	}
 }
+
+func (ev TombstoneCleared) apply(o *Observer) { o.tombstones.Remove(ev.UID) }
 
 func (o *Observer) loseStage(key decision.StageKey) {
 	s := o.m.Stages[key]
@@ -140,16 +143,18 @@ func number(s string) int {
 
 // adoptStatus records the state that the object reports.
 func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
-	s.IsFinished = conditionIsTrue(object, kueue.WorkloadFinished)
-	s.IsAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
-	s.IsReady, s.HasNoPods = conditionIsTrue(object, kueue.WorkloadPodsReady), quotaworkload.HasNoPodsYet(object)
-	s.AdmittedAt = admittedAt(object)
+	s.IsFinished = quotaworkload.IsTrue(object, kueue.WorkloadFinished)
+	s.IsReady, s.HasNoPods = quotaworkload.IsTrue(object, kueue.WorkloadPodsReady), quotaworkload.HasNoPodsYet(object)
+	s.AdmittedAt, s.IsAdmitted = time.Time{}, false
+	if c := trueCondition(object, kueue.WorkloadAdmitted); c != nil {
+		s.AdmittedAt, s.IsAdmitted = c.LastTransitionTime.Time, true
+	}
 	s.Evicted, s.IsEvicted = time.Time{}, false
 	if s.Evicting == 0 {
-		c := condition(object, kueue.WorkloadPreempted)
-		s.IsTakenFairly = c != nil && c.Status == metav1.ConditionTrue && c.Reason == kueue.InCohortFairSharingReason
+		c := trueCondition(object, kueue.WorkloadPreempted)
+		s.IsTakenFairly = c != nil && c.Reason == kueue.InCohortFairSharingReason
 	}
-	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+	if c := trueCondition(object, kueue.WorkloadEvicted); c != nil {
 		s.IsEvicted = true
 		if o.losesPlace(c.Reason) {
 			s.Evicted = c.LastTransitionTime.Time
@@ -160,8 +165,8 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 		s.RequeueAt = r.RequeueAt.Time
 	}
 	s.Reservation = nil
-	if a := object.Status.Admission; a != nil && conditionIsTrue(object, kueue.WorkloadQuotaReserved) {
-		s.ReservedAt = condition(object, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+	if a, c := object.Status.Admission, trueCondition(object, kueue.WorkloadQuotaReserved); a != nil && c != nil {
+		s.ReservedAt = c.LastTransitionTime.Time
 		s.Reservation = &model.Assignment{ClusterQueue: o.m.ClusterQueue(string(a.ClusterQueue))}
 		s.Reservation.Usage, s.Reservation.Parts = o.usageOf(object)
 	}
@@ -169,12 +174,12 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 	switch gate := quotaworkload.GateMessage(object); {
 	case !object.DeletionTimestamp.IsZero():
 		s.Closed = "the quota Workload is being deleted"
-	case object.Spec.Active != nil && !*object.Spec.Active:
+	case !ptr.Deref(object.Spec.Active, true):
 		s.Closed = "the quota Workload is not active: spec.active is false"
 	case gate != "":
 		s.Closed = gate
 	default:
-		if c := condition(object, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
+		if c := apimeta.FindStatusCondition(object.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
 			s.Closed = "kept out of the queue: " + c.Message
 		}
 	}
@@ -192,18 +197,12 @@ func (o *Observer) losesPlace(reason string) bool {
 	return true
 }
 
-func condition(object *kueue.Workload, conditionType string) *metav1.Condition {
-	for i := range object.Status.Conditions {
-		if object.Status.Conditions[i].Type == conditionType {
-			return &object.Status.Conditions[i]
-		}
+// trueCondition returns the condition of this type if its status is True, or nil.
+func trueCondition(object *kueue.Workload, conditionType string) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(object.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+		return c
 	}
 	return nil
-}
-
-func conditionIsTrue(object *kueue.Workload, conditionType string) bool {
-	c := condition(object, conditionType)
-	return c != nil && c.Status == metav1.ConditionTrue
 }
 
 // usageOf returns the charge of an admission, in total and by pod set. It is charged as it is written, whatever the quota, less the reclaimable
@@ -283,7 +282,7 @@ func coAdmissionGroupSize(text string) int {
 // bornAt returns since when a quota Workload asks for quota. If its AdmissionChecks failed, it has not been admitted before.
 func bornAt(object *kueue.Workload) time.Time {
 	born := object.CreationTimestamp.Time
-	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Reason != kueue.WorkloadEvictedByAdmissionCheck && c.LastTransitionTime.After(born) {
+	if c := apimeta.FindStatusCondition(object.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Reason != kueue.WorkloadEvictedByAdmissionCheck && c.LastTransitionTime.After(born) {
 		born = c.LastTransitionTime.Time
 	}
 	return born
@@ -318,12 +317,4 @@ func (o *Observer) dropEviction(s *model.Stage) {
 		delete(o.m.InFlight, s.Evicting)
 		s.Evicting = 0
 	}
-}
-
-// AdmittedAt returns since when a stage is admitted.
-func admittedAt(object *kueue.Workload) time.Time {
-	if c := condition(object, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -37,10 +38,7 @@ func unsupported(object *kueue.Workload) string {
 
 // priorityOf returns the priority of a quota Workload, including the boost that other controllers add.
 func priorityOf(object *kueue.Workload) int32 {
-	priority := int64(0)
-	if object.Spec.Priority != nil {
-		priority = int64(*object.Spec.Priority)
-	}
+	priority := int64(ptr.Deref(object.Spec.Priority, 0))
 	if boost, err := boostOf(object); err == nil {
 		priority += boost
 	}
