@@ -84,7 +84,7 @@ func (b *Bank) Add(c *Claim) {
 		p.order = slices.Insert(p.order, 0, c)
 		return
 	default:
-		if done, left, ok := b.finish(p.order, c); ok {
+		if done, left, ok := tryToFinish(b.tree, p.order, c); ok {
 			p.order = slices.Concat(done, []*Claim{c}, left)
 			return
 		}
@@ -137,7 +137,7 @@ func (b *Bank) Blocked(c *Claim, gone []*Claim) []*Claim {
 			waiting = slices.Concat(p.order, p.stuck)
 		}
 		var finishes bool
-		if _, left, finishes = b.finish(waiting, c); finishes {
+		if _, left, finishes = tryToFinish(b.tree, waiting, c); finishes {
 			left = nil
 		} else {
 			left = slices.Concat([]*Claim{c}, left, p.halted)
@@ -151,16 +151,17 @@ func (b *Bank) Blocked(c *Claim, gone []*Claim) []*Claim {
 	return left
 }
 
-// finish lets charged claims finish until a claim that must not be among them can, and reports whether it can. It returns the finished claims in
-// this order, and the others in their original order.
-func (b *Bank) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
-	b.tree.WhatIf(func() bool {
+// tryToFinish calls finish and undoes its changes.
+func tryToFinish(tree *quota.Tree, waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
+	tree.WhatIf(func() bool {
 		done, left, ok = finish(waiting, until)
 		return true
 	})
 	return done, left, ok
 }
 
+// finish lets charged claims finish until a claim that must not be among them can, and reports whether it can. It returns the finished claims in
+// this order, and the others in their original order.
 func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	if until != nil && until.canFinish() {
 		return nil, waiting, true
@@ -194,5 +195,5 @@ func (b *Bank) arrange(p *pool) {
 		return
 	}
 	p.isDoubtful = false
-	p.order, p.stuck, _ = b.finish(slices.Concat(p.order, p.stuck), nil)
+	p.order, p.stuck, _ = tryToFinish(b.tree, slices.Concat(p.order, p.stuck), nil)
 }

@@ -118,7 +118,7 @@ func (v *victimSelection) minimize(some []*Claim) (goes []*Claim) {
 			c.Node.Release(c.Held)
 			c.excluded = true
 		}
-		order, _, _ := v.finish(v.stuck, nil)
+		order, _, _ := tryToFinish(v.tree, v.stuck, nil)
 		for _, c := range slices.Backward(some) {
 			c.excluded = false
 			c.Node.Charge(c.Held)
@@ -143,20 +143,11 @@ func (v *victimSelection) minimize(some []*Claim) (goes []*Claim) {
 // beside returns the order with one more claim, which is charged already, if all can finish then.
 func (v *victimSelection) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
 	if c.Mode == Halted {
-		done, left, _ := v.finish(order, nil)
+		done, left, _ := tryToFinish(v.tree, order, nil)
 		return done, len(left) == 0
 	}
-	done, left, ok := v.finish(order, c)
+	done, left, ok := tryToFinish(v.tree, order, c)
 	return slices.Concat(done, []*Claim{c}, left), ok
-}
-
-// finish calls the function finish and undoes its changes.
-func (v *victimSelection) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
-	v.tree.WhatIf(func() bool {
-		done, left, ok = finish(waiting, until)
-		return true
-	})
-	return done, left, ok
 }
 
 // suffices reports whether the others can finish without some.
