@@ -18,6 +18,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -51,24 +52,17 @@ func problemf(format string, args ...any) *Problem {
 // Charge replaces the resource claims of a pod template by the quota that is charged for their devices. templates has the existing
 // ResourceClaimTemplates. If there is a Problem the pod template is not changed.
 func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Template) *Problem {
-	requests, uids := corev1.ResourceList{}, map[string]string{}
-	for i := range pod.Spec.ResourceClaims {
-		claim := &pod.Spec.ResourceClaims[i]
-		if claim.ResourceClaimTemplateName == nil {
-			return shared(claim)
-		}
-		if len(m) == 0 {
-			return unmapped(claim.Name)
-		}
-		name := *claim.ResourceClaimTemplateName
-		template, exists := templates[name]
+	uids := map[string]string{}
+	requests, problem := m.devices(pod.Spec.ResourceClaims, func(claim *corev1.PodResourceClaim) (spec *resourcev1.ResourceClaimSpec, isNeeded bool) {
+		template, exists := templates[*claim.ResourceClaimTemplateName]
 		if !exists {
-			return missing(claim.Name, name)
+			return nil, true
 		}
-		if problem := m.add(requests, claim.Name, template.Spec.Devices.Requests); problem != nil {
-			return problem
-		}
-		uids[name] = string(template.UID)
+		uids[*claim.ResourceClaimTemplateName] = string(template.UID)
+		return &template.Spec, true
+	})
+	if problem != nil {
+		return problem
 	}
 	setAnnotation(pod, apis.ClaimTemplatesAnnotation, uids)
 	setOverhead(pod, requests)
@@ -76,23 +70,33 @@ func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Templa
 	return nil
 }
 
-// missing returns the problem of a resource claim whose ResourceClaimTemplate does not exist.
-func missing(claim, template string) *Problem {
-	problem := problemf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim, template)
-	problem.IsMissing, problem.Template = true, template
-	return problem
-}
-
-// unmapped returns the problem of a resource claim where no DeviceClass is mapped.
-func unmapped(claim string) *Problem {
-	problem := problemf("resource claim %q is for devices, which no quota is charged for: an administrator must map their DeviceClasses in resources.deviceClassMappings of the manager's configuration", claim)
-	problem.IsUnmapped = true
-	return problem
-}
-
-// shared returns the problem of a claim that names a ResourceClaim.
-func shared(claim *corev1.PodResourceClaim) *Problem {
-	return problemf("resource claim %q names a ResourceClaim, which pods can share, so that no quota can be charged for it: name a ResourceClaimTemplate", claim.Name)
+// devices returns what is charged for the devices of some resource claims. specOf returns the spec that a claim has by its template, which is nil
+// if it does not exist, and whether the pods need the claim.
+func (m Mapping) devices(claims []corev1.PodResourceClaim, specOf func(*corev1.PodResourceClaim) (spec *resourcev1.ResourceClaimSpec, isNeeded bool)) (corev1.ResourceList, *Problem) {
+	requests := corev1.ResourceList{}
+	for i := range claims {
+		claim := &claims[i]
+		if claim.ResourceClaimTemplateName == nil {
+			return nil, problemf("resource claim %q names a ResourceClaim, which pods can share, so that no quota can be charged for it: name a ResourceClaimTemplate", claim.Name)
+		}
+		spec, isNeeded := specOf(claim)
+		switch template := *claim.ResourceClaimTemplateName; {
+		case !isNeeded:
+			continue
+		case len(m) == 0:
+			problem := problemf("resource claim %q is for devices, which no quota is charged for: an administrator must map their DeviceClasses in resources.deviceClassMappings of the manager's configuration", claim.Name)
+			problem.IsUnmapped = true
+			return nil, problem
+		case spec == nil:
+			problem := problemf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim.Name, template)
+			problem.IsMissing, problem.Template = true, template
+			return nil, problem
+		}
+		if problem := m.add(requests, claim.Name, spec.Devices.Requests); problem != nil {
+			return nil, problem
+		}
+	}
+	return requests, nil
 }
 
 // add counts the devices of one claim.
@@ -139,7 +143,7 @@ func Inherit(pod, charged *corev1.PodTemplateSpec) {
 // Names reports whether a resource claim of a pod names a ResourceClaimTemplate.
 func Names(pod *corev1.PodSpec, template string) bool {
 	return slices.ContainsFunc(pod.ResourceClaims, func(claim corev1.PodResourceClaim) bool {
-		return claim.ResourceClaimTemplateName != nil && *claim.ResourceClaimTemplateName == template
+		return ptr.Deref(claim.ResourceClaimTemplateName, "") == template
 	})
 }
 

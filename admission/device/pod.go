@@ -25,26 +25,15 @@ func (m Mapping) ChargePod(pod *corev1.Pod, claims map[string]Claim) (*corev1.Po
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return pod, nil
 	}
-	requests := corev1.ResourceList{}
-	for i := range pod.Spec.ResourceClaims {
-		asked := &pod.Spec.ResourceClaims[i]
-		if asked.ResourceClaimTemplateName == nil {
-			return pod, shared(asked)
-		}
+	requests, problem := m.devices(pod.Spec.ResourceClaims, func(asked *corev1.PodResourceClaim) (spec *resourcev1.ResourceClaimSpec, isNeeded bool) {
 		name, isNeeded := createdFor(pod, asked.Name)
-		if !isNeeded {
-			continue
+		if claim, exists := claims[name]; exists && claim.isOf(pod) {
+			return &claim.Spec, isNeeded
 		}
-		if len(m) == 0 {
-			return pod, unmapped(asked.Name)
-		}
-		claim, exists := claims[name]
-		if !exists || !claim.isOf(pod) {
-			return pod, missing(asked.Name, *asked.ResourceClaimTemplateName)
-		}
-		if problem := m.add(requests, asked.Name, claim.Spec.Devices.Requests); problem != nil {
-			return pod, problem
-		}
+		return nil, isNeeded
+	})
+	if problem != nil {
+		return pod, problem
 	}
 	charged := *pod
 	charged.Spec.ResourceClaims = nil
