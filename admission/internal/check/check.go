@@ -11,7 +11,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/queue"
 )
 
 // A rule returns why a stage is refused, or nil.
@@ -32,8 +31,12 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 	if b := l.Stage.CoAdmissionGroup(); b != nil {
 		return ck.checkTogether(l, b)
 	}
-	refusal := ck.IgnoringOwnReservations(l, func() *decision.Refusal { return ck.FirstRefusal(l) })
-	if refusal == nil && !l.Preempts() {
+	var refusal *decision.Refusal
+	passes := ck.IgnoringOwnReservations(l, func() bool {
+		refusal = ck.FirstRefusal(l)
+		return refusal == nil
+	})
+	if passes && !l.Preempts() {
 		return nil
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
@@ -43,12 +46,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 	}
 	again := ck.Candidate(l.Stage)
 	again.yielding, again.Reservers = yielding, reservers
-	var borrows bool
-	if ck.IgnoringOwnReservations(again, func() *decision.Refusal {
-		refusal := ck.FirstRefusal(again)
-		borrows = refusal == nil && ck.wouldBorrow(again)
-		return refusal
-	}) == nil && !borrows {
+	if ck.IgnoringOwnReservations(again, func() bool { return ck.FirstRefusal(again) == nil && !ck.wouldBorrow(again) }) {
 		*l = *again
 		return nil
 	}
@@ -136,15 +134,14 @@ func isInPlan(ck *Checker, l *Candidate) *decision.Refusal {
 // flavorsExist computes the choices of flavors, and refuses a stage that can never be admitted.
 func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 	o := ck.m.Offer(l.Stage.Demand, l.Queue)
-	if o.Infeasibility != nil {
-		if o.Infeasibility.Oversized && (ck.fitsInPart(l) || ck.mayFitInPart(l)) {
-			return nil
-		}
-		refusal := lackRefusal(l.Queue, o.Infeasibility)
-		if o.Infeasibility.Oversized {
-			refusal = neverFits(ck.largest(l), oversize(l.Queue, o.Infeasibility))
-		}
-		return refusal
+	switch {
+	case o.Infeasibility == nil:
+	case !o.Infeasibility.Oversized:
+		return lackRefusal(l.Queue, o.Infeasibility)
+	case ck.fitsInPart(l), ck.mayFitInPart(l):
+		return nil
+	default:
+		return neverFits(ck.largest(l), oversize(l.Queue, o.Infeasibility))
 	}
 	l.Items = o.Items
 	if l.Queue.WithinCapacity(o.First) || l.Queue.IsWithinMost(o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
@@ -155,9 +152,7 @@ func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 
 // neverFits refuses a stage that is too large even if nothing were charged. The size that would fit comes before the amounts, which may be many.
 func neverFits(advice, why string) *decision.Refusal {
-	return &decision.Refusal{
-		Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, Message: fmt.Sprintf("can never fit%s: %s", inBrackets(advice), why),
-	}
+	return newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "can never fit%s: %s", inBrackets(advice), why)
 }
 
 func inBrackets(advice string) string {
@@ -194,10 +189,8 @@ func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
 			above = lacks
 		}
 	}
-	return &decision.Refusal{
-		Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-		Message: fmt.Sprintf("the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.Queue.Name),
-	}
+	return newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		"the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.Queue.Name)
 }
 
 // aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
@@ -217,10 +210,8 @@ func (ck *Checker) aboveMost(q *model.ClusterQueue, usage quota.Usage) []string 
 func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *decision.Refusal {
 	switch {
 	case infeasibility.Uncovered != "":
-		return &decision.Refusal{
-			Check: "ResourcesAreCovered", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
-			Message: fmt.Sprintf("pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", infeasibility.PodSet, infeasibility.Uncovered, q.Name),
-		}
+		return newRefusal("ResourcesAreCovered", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+			"pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", infeasibility.PodSet, infeasibility.Uncovered, q.Name)
 	case infeasibility.Oversized:
 		return neverFits("", oversize(q, infeasibility))
 	}
@@ -228,10 +219,8 @@ func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *de
 	if len(objections) == 0 {
 		objections = []string{"the resource group has no flavors"}
 	}
-	return &decision.Refusal{
-		Check: "FlavorMatches", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
-		Message: fmt.Sprintf("no flavor of ClusterQueue %s takes pod set %s: %s", q.Name, infeasibility.PodSet, strings.Join(objections, "; ")),
-	}
+	return newRefusal("FlavorMatches", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+		"no flavor of ClusterQueue %s takes pod set %s: %s", q.Name, infeasibility.PodSet, strings.Join(objections, "; "))
 }
 
 // checksAreFew refuses a stage that has to pass more AdmissionChecks than the status of a quota Workload can list.
@@ -253,10 +242,8 @@ func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
 	if l.JobSet == nil || !l.JobSet.IsLeaving() {
 		return nil
 	}
-	return &decision.Refusal{
-		Check: "JobSetStays", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		Message: fmt.Sprintf("waits until the pods of its own %s, which is being evicted, have terminated", l.JobSet.Owner.Kind),
-	}
+	return newRefusal("JobSetStays", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		"waits until the pods of its own %s, which is being evicted, have terminated", l.JobSet.Owner.Kind)
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.
@@ -265,12 +252,10 @@ func podsAreReady(ck *Checker, l *Candidate) *decision.Refusal {
 		return nil
 	}
 	l.Effect = HoldsUpOthers
-	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: model.AllReady})
-	return &decision.Refusal{
-		Check: "PodsAreReady", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
-		Message: "waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)",
-		Kueue:   "waiting for all admitted workloads to be in PodsReady condition",
-	}
+	l.wait(model.AllReady, 0)
+	return newRefusal("PodsAreReady", kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
+		"waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)").
+		InKueue("waiting for all admitted workloads to be in PodsReady condition")
 }
 
 // isNotBehind keeps stages in order under StrictFIFO. A stage that can never be admitted has been refused before, and blocks no other.
@@ -284,10 +269,8 @@ func isNotBehind(ck *Checker, l *Candidate) *decision.Refusal {
 		return nil
 	}
 	l.Effect = WaitsBehind
-	return &decision.Refusal{
-		Check: decision.StrictFIFO, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", ck.nameFor(l.Stage, blocker.Member), l.Queue.Name),
-	}
+	return newRefusal(decision.StrictFIFO, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", ck.nameFor(l.Stage, blocker.Member), l.Queue.Name)
 }
 
 // isOwnStage reports whether both stages belong to one JobSet. A growth comes after all stages, and is not one of them.

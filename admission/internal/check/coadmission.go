@@ -67,14 +67,6 @@ func (g *GroupCandidate) isRefused() bool {
 	return slices.ContainsFunc(g.Refusals, func(r *decision.Refusal) bool { return r != nil })
 }
 
-// refusalOf returns the refusal of one member, or nil.
-func (g *GroupCandidate) refusalOf(s *model.Stage) *decision.Refusal {
-	if i := slices.IndexFunc(g.Candidates, func(l *Candidate) bool { return l.Stage == s }); i >= 0 {
-		return g.Refusals[i]
-	}
-	return nil
-}
-
 // The checks of co-admission groups.
 const (
 	gangsAreThere     = "GangsAreThere"
@@ -85,7 +77,7 @@ const (
 // refuseAsCoAdmissionGroup refuses all members for problems of the group that do not depend on quota.
 func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 	b := g.CoAdmissionGroup
-	isOfAPlan := b.Has(func(s *model.Stage) bool { return s.OwnerUID != "" })
+	isOfAPlan := b.Members.Has(func(s *model.Stage) bool { return s.OwnerUID != "" })
 	for i, l := range g.Candidates {
 		switch missing := missingMember(b, l.Stage); {
 		case isOfAPlan:
@@ -94,10 +86,8 @@ func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 		case b.Sizes[0] > 0 || len(b.Sizes) != 1 || b.Sizes[len(b.Members)] == 0 && len(b.Members) > l.Stage.Membership.Size:
 			g.Refusals[i] = disagreement(b, l.Stage)
 		case b.Sizes[len(b.Members)] == 0:
-			g.Refusals[i] = &decision.Refusal{
-				Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-				Message: fmt.Sprintf("waits until all %d gangs that are admitted together request quota", l.Stage.Membership.Size),
-			}
+			g.Refusals[i] = newRefusal(gangsAreThere, kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+				"waits until all %d gangs that are admitted together request quota", l.Stage.Membership.Size)
 		case missing != nil:
 			g.Refusals[i] = missing
 		}
@@ -120,10 +110,8 @@ func disagreement(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
 // missingMember returns a refusal because of a member that is not pending, or nil.
 func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
 	if b.Counts[model.IsGoing] > 0 {
-		return &decision.Refusal{
-			Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-			Message: "waits until the pods of evicted gangs that are admitted together with it have terminated",
-		}
+		return newRefusal(gangsAreThere, kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+			"waits until the pods of evicted gangs that are admitted together with it have terminated")
 	}
 	closed := b.Sorted(model.IsClosed)
 	if len(closed) == 0 {
@@ -133,10 +121,8 @@ func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal 
 	if other := closed[0]; other.Key.Namespace == s.Key.Namespace && other.Closed != "" {
 		why = ": " + other.Closed
 	}
-	return &decision.Refusal{
-		Check: gangsAreThere, Reason: kueue.WorkloadAdmissionGated,
-		Message: fmt.Sprintf("waits until %s, which is admitted together with it, requests quota%s", nameOf(s, closed[0]), why),
-	}
+	return newRefusal(gangsAreThere, kueue.WorkloadAdmissionGated,
+		"waits until %s, which is admitted together with it, requests quota%s", nameOf(s, closed[0]), why)
 }
 
 // nameOf returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
@@ -200,14 +186,12 @@ func (ck *Checker) refuseTogether(g *GroupCandidate) {
 		l.Effect = HoldsUpOthers
 		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 			for _, c := range choice.Usage(l.Items) {
-				l.waitForNews(c.ID)
+				l.wait(c.ID, anyNews)
 			}
 		}
-		g.Refusals[i] = &decision.Refusal{
-			Check: gangsPassTogether, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
-				l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1)),
-		}
+		g.Refusals[i] = newRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+			"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
+			l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1))
 	}
 }
 
@@ -218,45 +202,30 @@ func otherGangs(n int) string {
 	return fmt.Sprintf("the other %d gangs that are admitted with it", n)
 }
 
-// waitForNews notes an amount of which every change wakes the candidate.
-func (l *Candidate) waitForNews(id quota.ID) {
-	for i := range l.Waits {
-		if l.Waits[i].Topic == id {
-			l.Waits[i].Need = anyNews
-			return
-		}
-	}
-	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: id, Need: anyNews})
-}
-
 // refuseForGood refuses members that would not fit together even if nothing were charged.
 func (ck *Checker) refuseForGood(g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		l.Effect, l.Waits = WaitsForChange, nil
-		g.Refusals[i] = &decision.Refusal{
-			Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-			Message: fmt.Sprintf("can never fit: the %d gangs that are admitted together need more quota at the same time than ClusterQueue %s or the ClusterQueue of another one has",
-				len(g.CoAdmissionGroup.Members), l.Queue.Name),
-		}
+		g.Refusals[i] = newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+			"can never fit: the %d gangs that are admitted together need more quota at the same time than ClusterQueue %s or the ClusterQueue of another one has",
+			len(g.CoAdmissionGroup.Members), l.Queue.Name)
 	}
 }
 
 // checkTogether is check for a member of a co-admission group.
 func (ck *Checker) checkTogether(l *Candidate, b *model.CoAdmissionGroup) *decision.Refusal {
 	g := ck.try(b)
-	for i, other := range g.Candidates {
-		if other.Stage == l.Stage {
-			*l = *other
-			g.Candidates[i] = l
-		}
-	}
-	l.GroupCandidate = g
-	return g.refusalOf(l.Stage)
+	i := g.index(l.Stage)
+	*l = *g.Candidates[i]
+	l.GroupCandidate, g.Candidates[i] = g, l
+	return g.Refusals[i]
 }
 
 // Has reports whether a stage is in the group candidate.
-func (g *GroupCandidate) Has(s *model.Stage) bool {
-	return slices.ContainsFunc(g.Candidates, func(l *Candidate) bool { return l.Stage == s })
+func (g *GroupCandidate) Has(s *model.Stage) bool { return g.index(s) >= 0 }
+
+func (g *GroupCandidate) index(s *model.Stage) int {
+	return slices.IndexFunc(g.Candidates, func(l *Candidate) bool { return l.Stage == s })
 }
 
 // ComesBefore reports whether a member is this stage, or precedes it in its queue.

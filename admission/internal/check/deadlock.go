@@ -10,7 +10,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/queue"
 )
 
 // asksAtHome reports whether a stage waits in the ClusterQueue in which its JobSet holds quota. If an administrator has moved its LocalQueue, the
@@ -25,7 +24,7 @@ func (ck *Checker) suspectDeadlock(l *Candidate) {
 		return
 	}
 	ck.Suspects[l.JobSet] = struct{}{}
-	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: l.JobSet.Topic})
+	l.wait(l.JobSet.Topic, 0)
 }
 
 // deadlockRefusal returns which JobSets wait for each other, and what they hold, or nil if the JobSet is in no deadlock. It does not mention the

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -28,10 +29,8 @@ func (ck *Checker) preemptionOracle(l *Candidate) func(quota.ID, quota.Amount) f
 			return flavor.Verdict{Mode: flavor.NoCandidates, Level: l.Queue.Node.Level(id, amount)}
 		}
 		v := flavor.Verdict{Mode: flavor.Reclaim}
-		for _, victim := range result.Victims {
-			if victim.Reason == kueue.InClusterQueueReason {
-				v.Mode = flavor.Preempt
-			}
+		if slices.ContainsFunc(result.Victims, func(victim preempt.Victim) bool { return victim.Reason == kueue.InClusterQueueReason }) {
+			v.Mode = flavor.Preempt
 		}
 		// Stages that are already being evicted do not count either: a check that is repeated while its victims leave must return the same
 		// answer.
@@ -103,7 +102,7 @@ func (ck *Checker) preempts(l *Candidate) *decision.Refusal {
 	switch {
 	case result.Outcome == preempt.EvictionsPending:
 		l.awaits = true
-	case result.Outcome == preempt.Found && ck.isOwn(l, result.Victims):
+	case result.Outcome == preempt.Found && l.isOwn(result.Victims):
 		return ck.short(l, fmt.Sprintf("only its own %s could be preempted", l.JobSet.Owner.Kind))
 	case result.Outcome == preempt.Found && ck.isOutOfTurn(l, result.Victims):
 		return ck.short(l, "fair sharing evicts for one stage at a time, and another stage comes first")
@@ -139,7 +138,7 @@ func (ck *Checker) chooseVictims(l *Candidate) bool {
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 		l.choose(choice)
 		result := ck.find(l, l.Usage)
-		if result.Outcome == preempt.Found && !ck.isOwn(l, result.Victims) && !ck.isOutOfTurn(l, result.Victims) {
+		if result.Outcome == preempt.Found && !l.isOwn(result.Victims) && !ck.isOutOfTurn(l, result.Victims) {
 			l.Victims = result.Victims
 			return true
 		}
@@ -149,11 +148,6 @@ func (ck *Checker) chooseVictims(l *Candidate) bool {
 }
 
 // isOwn reports whether a stage would evict its own JobSet.
-func (ck *Checker) isOwn(l *Candidate, victims []preempt.Victim) bool {
-	for _, v := range victims {
-		if v.Holder.UID == l.Stage.OwnerUID {
-			return true
-		}
-	}
-	return false
+func (l *Candidate) isOwn(victims []preempt.Victim) bool {
+	return slices.ContainsFunc(victims, func(v preempt.Victim) bool { return v.Holder.UID == l.Stage.OwnerUID })
 }

@@ -170,25 +170,30 @@ const anyNews = math.MinInt64
 
 // WaitFor notes an amount that must be available before the stage is worth another check.
 func (l *Candidate) WaitFor(id quota.ID, amount quota.Amount) {
-	for i := range l.Waits {
-		if l.Waits[i].Topic == id {
-			l.Waits[i].Need = min(l.Waits[i].Need, int64(amount))
-			return
-		}
-	}
 	need := int64(amount)
 	if len(l.JobSet.PeakReservedIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayReserveNominal() {
 		// The peak reservation of the JobSet, or the reservation of the stage, itself does not show in the amount that is available to all; a
 		// part of the stage may need less; and the holders of the rest may be preempted.
 		need = anyNews
 	}
-	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: id, Need: need})
+	l.wait(id, need)
 }
 
-// IgnoringOwnReservations runs f as if some reservations were released: the peak reservation of the stage's own JobSet; the preemption reservations
-// of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other JobSets that yield to
-// it.
-func (ck *Checker) IgnoringOwnReservations(l *Candidate, f func() *decision.Refusal) *decision.Refusal {
+// wait notes the amount of a topic that makes another check worthwhile. The least amount counts.
+func (l *Candidate) wait(topic quota.ID, need int64) {
+	for i := range l.Waits {
+		if l.Waits[i].Topic == topic {
+			l.Waits[i].Need = min(l.Waits[i].Need, need)
+			return
+		}
+	}
+	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: topic, Need: need})
+}
+
+// IgnoringOwnReservations returns the result of f as if some reservations were released: the peak reservation of the stage's own JobSet; the
+// preemption reservations of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other
+// JobSets that yield to it.
+func (ck *Checker) IgnoringOwnReservations(l *Candidate, f func() bool) bool {
 	kept := l.JobSet.PeakReservedIn(l.Queue)
 	behind := ck.PreemptorsBehind(l)
 	if l.Stage.PreemptQueue == l.Queue {
@@ -197,19 +202,16 @@ func (ck *Checker) IgnoringOwnReservations(l *Candidate, f func() *decision.Refu
 	if len(kept) == 0 && len(behind) == 0 && len(l.Reservers) == 0 {
 		return f()
 	}
-	var refusal *decision.Refusal
-	ck.m.Tree.WhatIf(func() bool {
+	return ck.m.Tree.WhatIf(func() bool {
 		l.Queue.Node.Release(kept)
 		for _, s := range behind {
 			s.PreemptQueue.Node.Unreserve(s.PreemptReserved)
 		}
 		for _, j := range l.Reservers {
-			if j.PeakQueue != nil { // victims have no peak reservation
-				j.PeakQueue.Node.Release(j.PeakReserved)
+			if len(j.PeakReserved) > 0 { // victims have no peak reservation
+				j.ClaimQueue.Node.Release(j.PeakReserved)
 			}
 		}
-		refusal = f()
-		return true
+		return f()
 	})
-	return refusal
 }

@@ -21,12 +21,17 @@ const (
 	StageUnsafe      = "StageUnsafe"
 )
 
+// newRefusal returns the refusal of a check for one of Kueue's reasons.
+func newRefusal(check, reason, format string, args ...any) *decision.Refusal {
+	return &decision.Refusal{Check: check, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
 func misconfigured(check, format string, args ...any) *decision.Refusal {
-	return &decision.Refusal{Check: check, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: fmt.Sprintf(format, args...)}
+	return newRefusal(check, kueue.WorkloadQuotaReservedReasonMisconfigured, format, args...)
 }
 
 func suspended(check, format string, args ...any) *decision.Refusal {
-	return &decision.Refusal{Check: check, Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: fmt.Sprintf(format, args...)}
+	return newRefusal(check, kueue.WorkloadQuotaReservedReasonSuspended, format, args...)
 }
 
 // LackOf describes what a JobSet may need at once and cannot get.
@@ -64,9 +69,9 @@ func (ck *Checker) AddKueueMessage(l *Candidate, r *decision.Refusal) {
 	case kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		kueue.WorkloadQuotaReservedReasonNoMatchingFlavor, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
 		supply := ck.m.Supply(l.Queue)
-		ck.IgnoringOwnReservations(l, func() *decision.Refusal {
+		ck.IgnoringOwnReservations(l, func() bool {
 			r.Kueue = supply.KueueMessage(l.PodSets, l.Queue.Node.Available)
-			return nil
+			return true
 		})
 	}
 	if n := len(l.Victims); n > 0 && r.Kueue != "" {
@@ -84,9 +89,7 @@ func Choices(items []flavor.Item) []quota.Usage {
 }
 
 // RoomIsMade refuses a stage that waits for its victims to leave.
-func RoomIsMade(l *Candidate) decision.Refusal {
-	return decision.Refusal{
-		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		Message: fmt.Sprintf("waits in ClusterQueue %s until the pods of the stages that it preempts have terminated", l.Queue.Name),
-	}
+func RoomIsMade(l *Candidate) *decision.Refusal {
+	return newRefusal("RoomIsMade", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		"waits in ClusterQueue %s until the pods of the stages that it preempts have terminated", l.Queue.Name)
 }

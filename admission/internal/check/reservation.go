@@ -97,15 +97,12 @@ func borrows(n, from *quota.Node, id quota.ID) bool {
 
 // wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left.
 func (ck *Checker) wouldBorrow(l *Candidate) bool {
-	borrows := false
-	ck.m.Tree.WhatIfEvicted(func() bool {
+	return ck.m.Tree.WhatIfEvicted(func() bool {
 		for _, v := range l.Victims {
 			model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
 		}
-		borrows = l.Queue.Node.BorrowsAny(l.Usage)
-		return true
+		return l.Queue.Node.BorrowsAny(l.Usage)
 	})
-	return borrows
 }
 
 // IsHeldUpBy reports whether the reservation of a preemptor counts for a stage: not if it is its own, or that of a stage that comes later in its

@@ -12,7 +12,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
-	"github.com/tranche-dev/tranche/queue"
 )
 
 // peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
@@ -51,11 +50,9 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	if len(peaks) > 0 {
 		message = strings.Join(ck.aboveMost(l.Queue, peaks[0]), " and ")
 	}
-	return &decision.Refusal{
-		Check: PeakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-		Message: fmt.Sprintf("the %s could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
-			l.JobSet.Owner.Kind, l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled()),
-	}
+	return newRefusal(PeakWithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		"the %s could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
+		l.JobSet.Owner.Kind, l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled())
 }
 
 // stateStaysSafe selects the first choice that fits and that the stage-admission policy accepts.
@@ -99,7 +96,7 @@ func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal 
 	}
 	if l.policy == model.Reserve {
 		if refusal := ck.unreserved(l, before, after); refusal != nil {
-			l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: model.AnyClaim})
+			l.wait(model.AnyClaim, 0)
 			return refusal
 		}
 		return nil
@@ -156,9 +153,7 @@ func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
 		}
 	}
 	for _, topic := range topics {
-		if !slices.ContainsFunc(l.Waits, func(w queue.Wait[quota.ID]) bool { return w.Topic == topic }) {
-			l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: topic})
-		}
+		l.wait(topic, 0)
 	}
 }
 
@@ -175,11 +170,9 @@ func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *dec
 			lacks = short
 		}
 	}
-	return &decision.Refusal{
-		Check: PeakFits, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
-			l.Queue.Name, strings.Join(lacks, " and "), l.overruled()),
-	}
+	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
+		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
 }
 
 // deadlock returns a refusal that names the JobSets and gangs that would wait for each other.
@@ -188,11 +181,9 @@ func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.U
 	if others := ck.others(l, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
-	return &decision.Refusal{
-		Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("fits in ClusterQueue %s, but admitting it could deadlock this %s%s on quota for later stages: %s%s",
-			l.Queue.Name, l.JobSet.Owner.Kind, with, ck.leftFor(l, blocked, usage), l.overruled()),
-	}
+	return newRefusal(StageUnsafe, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"fits in ClusterQueue %s, but admitting it could deadlock this %s%s on quota for later stages: %s%s",
+		l.Queue.Name, l.JobSet.Owner.Kind, with, ck.leftFor(l, blocked, usage), l.overruled())
 }
 
 // others names the other owners of the namespace among some claims, with their kind if it is another one than that of the candidate, and counts those

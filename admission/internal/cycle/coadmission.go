@@ -16,29 +16,27 @@ import (
 
 // sleepTogether parks all refused members, each in its own queue, and emits their refusals. Members that hold quota without the others release
 // it.
-func (cy *Cycle) sleepTogether(l *check.Candidate, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) sleepTogether(l *check.Candidate) {
 	g := l.GroupCandidate
 	g.CoAdmissionGroup.Pause = model.Pause{}
 	for i, m := range g.Candidates {
 		m.Waits = append(m.Waits, queue.Wait[quota.ID]{Topic: g.CoAdmissionGroup.Topic})
-		decisions = cy.putToSleep(m, g.Refusals[i], decisions)
+		cy.putToSleep(m, g.Refusals[i])
 		if m.Queue != l.Queue && m.Queue.PendingQueue.Next() != nil {
 			cy.m.Schedule.ScheduleCycle(m.Queue)
 		}
 	}
 	if g.IsPart {
-		decisions = cy.evictCoAdmissionGroup(g.CoAdmissionGroup, decisions)
+		cy.evictCoAdmissionGroup(g.CoAdmissionGroup)
 	}
-	return decisions
 }
 
 // admitTogether admits all members.
-func (cy *Cycle) admitTogether(g *check.GroupCandidate, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) admitTogether(g *check.GroupCandidate) {
 	g.CoAdmissionGroup.Pause = model.Pause{}
 	for _, l := range g.Candidates {
-		decisions = append(decisions, cy.admit(l))
+		cy.admit(l)
 	}
-	return decisions
 }
 
 // isTurn reports whether no stage that is not parked precedes any of the members: in its queue, and in the queues that share quota with it. In
@@ -85,27 +83,21 @@ func (cy *Cycle) rest() {
 func compareCoAdmissionGroups(a, b *model.CoAdmissionGroup) int { return strings.Compare(a.Id, b.Id) }
 
 // evictPartialGroups evicts members that hold quota in groups of which the rest does not ask for any.
-func (cy *Cycle) evictPartialGroups(decisions []decision.Decision) []decision.Decision {
-	if len(cy.m.Stuck) == 0 {
-		return decisions
-	}
+func (cy *Cycle) evictPartialGroups() {
 	for _, b := range slices.SortedFunc(maps.Keys(cy.m.Stuck), compareCoAdmissionGroups) {
 		delete(cy.m.Stuck, b)
 		if b.IsWhole() && !b.IsSettled() {
-			decisions = cy.evictCoAdmissionGroup(b, decisions)
+			cy.evictCoAdmissionGroup(b)
 		}
 	}
-	return decisions
 }
 
 // evictCoAdmissionGroup evicts the members that hold quota without the others: none of them has started.
-func (cy *Cycle) evictCoAdmissionGroup(b *model.CoAdmissionGroup, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) evictCoAdmissionGroup(b *model.CoAdmissionGroup) {
 	for _, s := range b.Sorted(model.IsHolding) {
-		decisions = append(decisions, cy.evict(s, decision.Evict{
+		cy.evict(s, decision.Evict{
 			Reason:  kueue.WorkloadEvictedByPreemption,
 			Message: "not all gangs that are admitted together with it can be admitted now, and none of them keeps quota without the others",
-		}))
-		cy.m.Refresh(s)
+		})
 	}
-	return decisions
 }

@@ -22,6 +22,8 @@ type Cycle struct {
 	// Held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
 	Held  []*model.ClusterQueue
 	rests uint64
+	// decisions are those of the current call of Decide.
+	decisions []decision.Decision
 }
 
 // New returns a Cycle that decides about the stages of a Model.
@@ -33,28 +35,28 @@ func New(m *model.Model, checker *check.Checker) *Cycle {
 //
 // The head of each queue that passes all checks is the nominee of its ClusterQueue. The best nominee is admitted, if it still passes, and
 // the next stage of its queue takes its place.
-func (cy *Cycle) runCycle(g *model.CohortTree, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) runCycle(g *model.CohortTree) {
 	var n nominees = &nomineeHeap{in: map[*model.ClusterQueue]*nominee{}}
 	if cy.m.Config.FairSharing {
 		n = &fairNominees{quota: cy.m.Tree, tree: fairshare.NewTournament(cy.m.Meter), root: g.Root, in: map[*quota.Node]*nominee{}}
 	}
 	cy.m.Cycles++
 	for {
-		decisions = cy.nominateAll(g, n, decisions)
+		cy.nominateAll(g, n)
 		for _, q := range cy.m.ChangedReservations {
 			n.charged(q)
 		}
 		cy.m.ChangedReservations = cy.m.ChangedReservations[:0]
 		winner := n.winner()
 		if winner == nil {
-			return decisions
+			return
 		}
 		switch {
 		case !cy.stillPasses(winner):
 		case winner.Preempts():
-			decisions = cy.makeRoom(winner.Candidate, decisions)
+			cy.makeRoom(winner.Candidate)
 		case winner.GroupCandidate != nil:
-			decisions = cy.admitTogether(winner.GroupCandidate, decisions)
+			cy.admitTogether(winner.GroupCandidate)
 			for _, l := range winner.GroupCandidate.Candidates {
 				if l.Queue.CohortTree == g {
 					n.charged(l.Queue)
@@ -62,7 +64,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree, decisions []decision.Decision) []
 			}
 			cy.settleTransfers()
 		default:
-			decisions = append(decisions, cy.admit(winner.Candidate))
+			cy.admit(winner.Candidate)
 			n.charged(winner.Queue)
 			cy.settleTransfers()
 		}
@@ -71,7 +73,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree, decisions []decision.Decision) []
 }
 
 // nominateAll nominates the head of each queue in which a stage may not be parked.
-func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees) {
 	for len(g.Awake) > 0 {
 		awake := g.Awake
 		g.Awake = nil
@@ -82,30 +84,25 @@ func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees, decisions []decisi
 				q.PendingQueue.Reorder()
 			}
 			n.withdraw(q)
-			decisions = cy.nominate(n, q, decisions)
+			cy.nominate(n, q)
 		}
 	}
-	return decisions
 }
 
 // nominate refuses the stages of a queue that do not pass the checks, up to the first that does.
-func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue, decisions []decision.Decision) []decision.Decision {
-	for {
-		head := q.PendingQueue.Next()
-		if head == nil {
-			return decisions
-		}
+func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
+	for head := q.PendingQueue.Next(); head != nil; head = q.PendingQueue.Next() {
 		l := cy.check.Candidate(head.Member)
-		if refusal := cy.check.Check(l); refusal != nil {
-			decisions = cy.refuse(l, refusal, decisions)
+		switch refusal := cy.check.Check(l); {
+		case refusal != nil:
+			cy.refuse(l, refusal)
 			continue
-		}
-		if l.GroupCandidate != nil && !cy.isTurn(l) {
+		case l.GroupCandidate != nil && !cy.isTurn(l):
 			cy.holdLine(l)
-			return decisions
+		default:
+			n.enter(&nominee{Candidate: l, asOf: cy.m.ChargeEpoch})
 		}
-		n.enter(&nominee{Candidate: l, asOf: cy.m.ChargeEpoch})
-		return decisions
+		return
 	}
 }
 
@@ -120,13 +117,10 @@ func (cy *Cycle) stillPasses(n *nominee) bool {
 	if len(n.Reservers) > 0 {
 		n.Reservers = cy.check.BorrowedPeaks(n.Candidate) // stages admitted since the nomination may have used some of them
 	}
-	refusal := cy.check.IgnoringOwnReservations(n.Candidate, func() *decision.Refusal {
-		if !n.Queue.Node.Fits(n.Usage) || cy.m.Config.BlockAdmission && cy.m.Unready > 0 {
-			return &decision.Refusal{}
-		}
-		return cy.check.Unsafe(n.Candidate, n.Choice)
+	return cy.check.IgnoringOwnReservations(n.Candidate, func() bool {
+		waitsForPods := cy.m.Config.BlockAdmission && cy.m.Unready > 0
+		return !waitsForPods && n.Queue.Node.Fits(n.Usage) && cy.check.Unsafe(n.Candidate, n.Choice) == nil
 	})
-	return refusal == nil
 }
 
 func compareQueues(a, b *model.ClusterQueue) int { return cmp.Compare(a.Name, b.Name) }
@@ -139,7 +133,10 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 	cy.m.FireTimers()
 	cy.settleAccounts()
 	cy.retryPeaks()
-	decisions := cy.evictPartialGroups(cy.recoverFromDeadlock(cy.drain(nil)))
+	cy.decisions = nil
+	cy.drain()
+	cy.recoverFromDeadlock()
+	cy.evictPartialGroups()
 	cy.noteDeadlocks()
 	for len(cy.m.Schedule.Dirty)+len(cy.Held) > 0 || cy.noteDeadlocks() {
 		if len(cy.m.Schedule.Dirty) == 0 {
@@ -149,10 +146,10 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 		cy.m.Schedule.Dirty = nil
 		slices.SortFunc(dirty, model.CompareGroups)
 		for _, g := range dirty {
-			decisions = cy.runCycle(g, decisions)
+			cy.runCycle(g)
 			g.IsDirty = false
 		}
 		cy.m.RebuildTrees()
 	}
-	return decisions
+	return cy.decisions
 }

@@ -18,20 +18,18 @@ import (
 // restarted JobSet still holds a later stage while it repeats an earlier one. Admissions alone never lead to this state.
 //
 // An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
-func (cy *Cycle) recoverFromDeadlock(decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) recoverFromDeadlock() {
 	for _, root := range cy.m.Bank.Unsafe() {
 		for _, c := range cy.m.Bank.SelectVictims(root, cy.price, cy.compareClaims) {
 			j := cy.m.JobSets[c.OwnerUID]
 			message := cy.whyRelief(j)
 			for _, s := range j.EvictionUnit.Stages {
 				if !s.IsLeaving() {
-					decisions = append(decisions, cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message}))
-					cy.m.Refresh(s)
+					cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message})
 				}
 			}
 		}
 	}
-	return decisions
 }
 
 // price returns the cost of evicting a JobSet: the accelerator-seconds since it began to hold its quota. All of them are after its last stage

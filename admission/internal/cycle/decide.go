@@ -9,7 +9,7 @@ import (
 )
 
 // admit charges a stage that has passed all checks.
-func (cy *Cycle) admit(l *check.Candidate) decision.Decision {
+func (cy *Cycle) admit(l *check.Candidate) {
 	cy.m.LastDecision++
 	cy.m.ChargeEpoch++
 	id, s := cy.m.LastDecision, l.Stage
@@ -26,18 +26,19 @@ func (cy *Cycle) admit(l *check.Candidate) decision.Decision {
 	cy.m.Refresh(s)
 	cy.dropPreemptReservations(behind)
 	cy.dropPeaks(l)
-	return admit
+	cy.decisions = append(cy.decisions, admit)
 }
 
 // refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted.
-func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
 	if l.GroupCandidate != nil {
-		return cy.sleepTogether(l, decisions)
+		cy.sleepTogether(l)
+	} else {
+		cy.putToSleep(l, refusal)
 	}
-	return cy.putToSleep(l, refusal, decisions)
 }
 
-func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal) {
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}
@@ -61,8 +62,7 @@ func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal, decis
 		if !s.LastRefusal.SaysTheSameAs(refusal) {
 			cy.check.AddKueueMessage(l, refusal)
 			s.LastRefusal = *refusal
-			decisions = append(decisions, decision.Refuse{Stage: s.Key, UID: s.UID, Refusal: *refusal, PodSets: s.Demand.PodSets})
+			cy.decisions = append(cy.decisions, decision.Refuse{Stage: s.Key, UID: s.UID, Refusal: *refusal, PodSets: s.Demand.PodSets})
 		}
 	}
-	return decisions
 }

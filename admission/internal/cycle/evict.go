@@ -11,7 +11,7 @@ import (
 )
 
 // evict decides that a stage has to release its quota.
-func (cy *Cycle) evict(s *model.Stage, d decision.Evict) decision.Decision {
+func (cy *Cycle) evict(s *model.Stage, d decision.Evict) {
 	cy.m.LastDecision++
 	cy.m.ChargeEpoch++
 	cy.m.InFlight[cy.m.LastDecision] = s.Key
@@ -19,17 +19,16 @@ func (cy *Cycle) evict(s *model.Stage, d decision.Evict) decision.Decision {
 	d.ID, d.Stage, d.UID = s.Evicting, s.Key, s.UID
 	s.IsVictim = d.Preemption != nil
 	s.IsTakenFairly = s.IsVictim && d.Preemption.Reason == kueue.InCohortFairSharingReason
-	return d
+	cy.decisions = append(cy.decisions, d)
+	cy.m.Refresh(s)
 }
 
 // drain evicts stages from stopped queues.
-func (cy *Cycle) drain(decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) drain() {
 	for _, s := range slices.SortedFunc(maps.Keys(cy.m.Overdue), model.CompareStages) {
 		delete(cy.m.Overdue, s)
-		if by := s.StoppedBy(); s.Reservation != nil && by.Reason != "" && !s.IsLeaving() {
-			decisions = append(decisions, cy.evict(s, decision.Evict{Reason: by.Reason, Message: by.Message}))
-			cy.m.Refresh(s)
+		if reason, message := s.StoppedBy(); s.Reservation != nil && reason != "" && !s.IsLeaving() {
+			cy.evict(s, decision.Evict{Reason: reason, Message: message})
 		}
 	}
-	return decisions
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -12,7 +13,7 @@ import (
 // dropPeaks releases the peak reservations that yield to a stage and that no longer fit, since the stage has got part of their quota.
 func (cy *Cycle) dropPeaks(l *check.Candidate) {
 	for _, j := range l.Reservers {
-		if len(j.PeakReserved) == 0 || cy.canKeep(j) {
+		if len(j.PeakReserved) == 0 || cy.canStillHave(j.ClaimQueue, j.PeakReserved) {
 			continue
 		}
 		cy.m.ReleasePeak(j)
@@ -23,15 +24,7 @@ func (cy *Cycle) dropPeaks(l *check.Candidate) {
 			cy.m.Enqueue(s)
 		}
 	}
-	l.Reservers = slices.DeleteFunc(l.Reservers, func(j *model.JobSet) bool { return j.PeakQueue == nil })
-}
-
-// canKeep reports whether a peak reservation will fit when all stages that are being evicted have left.
-func (cy *Cycle) canKeep(j *model.JobSet) bool {
-	return cy.m.Tree.WhatIfEvicted(func() bool {
-		j.PeakQueue.Node.Release(j.PeakReserved)
-		return j.PeakQueue.Node.Fits(j.PeakReserved)
-	})
+	l.Reservers = slices.DeleteFunc(l.Reservers, func(j *model.JobSet) bool { return len(j.PeakReserved) == 0 })
 }
 
 // retryPeaks chooses the peak reservations of a cohort tree again if one of its JobSets does not have its first option. If all have, this is the
@@ -104,7 +97,8 @@ func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
 		}
 	}
 	slices.SortFunc(all, func(a, b *model.PeakChoice) int {
-		return cmp.Or(a.JobSet.HeldSince().Compare(b.JobSet.HeldSince()), a.JobSet.Submitted.Compare(b.JobSet.Submitted), cmp.Compare(a.JobSet.UID, b.JobSet.UID))
+		heldSince := func(c *model.PeakChoice) time.Time { return c.JobSet.EvictionUnit.Holder.Reserved }
+		return cmp.Or(heldSince(a).Compare(heldSince(b)), a.JobSet.Submitted.Compare(b.JobSet.Submitted), cmp.Compare(a.JobSet.UID, b.JobSet.UID))
 	})
 	return all
 }

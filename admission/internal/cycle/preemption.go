@@ -30,7 +30,7 @@ func (cy *Cycle) stillHelps(l *check.Candidate) bool {
 //
 // A stage that lost its reservation in the same cycle, because another stage took quota that it counted on, gets no new reservation for
 // quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
-func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []decision.Decision {
+func (cy *Cycle) makeRoom(l *check.Candidate) {
 	missing, before := cy.check.List(cy.missing(l)), cy.m.UsageAfterEvictions(l.Victims)
 	if len(l.Victims) > 0 || l.Stage.LostReservationIn != cy.m.Cycles {
 		behind, passesPeaks := cy.check.PreemptorsBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
@@ -49,15 +49,14 @@ func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []d
 			if s.IsLeaving() {
 				continue
 			}
-			decisions = append(decisions, cy.evict(s, decision.Evict{
+			cy.evict(s, decision.Evict{
 				Reason:  kueue.WorkloadEvictedByPreemption,
 				Message: message,
 				Preemption: &decision.Preemption{
 					Preemptor: l.Stage.Key, PreemptorUID: l.Stage.UID, ClusterQueue: l.Queue.Name, Reason: v.Reason,
 					PreemptorPath: l.Queue.Node.Path(), VictimPath: model.EvictionUnitOf(v.Holder).Queue.Node.Path(),
 				},
-			}))
-			cy.m.Refresh(s)
+			})
 		}
 		cy.m.ChangedReservations = append(cy.m.ChangedReservations, model.EvictionUnitOf(v.Holder).Queue)
 	}
@@ -69,19 +68,17 @@ func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []d
 		l.WaitFor(c.ID, 0)
 	}
 	cy.check.WaitForOtherChoices(l)
-	refusal := check.RoomIsMade(l)
-	decisions = cy.refuse(l, &refusal, decisions)
+	cy.refuse(l, check.RoomIsMade(l))
 	if len(l.Victims) > 0 && cy.fitsAlready(l) {
 		cy.m.Schedule.WakeQueue(l.Queue)
 	}
-	return decisions
 }
 
 // missing returns the usage of a stage that is not free, and will not be when all stages that are already being evicted have left.
 func (cy *Cycle) missing(l *check.Candidate) quota.Usage {
 	var missing quota.Usage
-	cy.check.IgnoringOwnReservations(l, func() *decision.Refusal {
-		cy.m.Tree.WhatIfEvicted(func() bool {
+	cy.check.IgnoringOwnReservations(l, func() bool {
+		return cy.m.Tree.WhatIfEvicted(func() bool {
 			for _, c := range l.Usage {
 				if free := max(0, l.Queue.Node.Available(c.ID)); c.Amount > free {
 					missing.Add(c.ID, c.Amount.Minus(free))
@@ -89,7 +86,6 @@ func (cy *Cycle) missing(l *check.Candidate) quota.Usage {
 			}
 			return true
 		})
-		return nil
 	})
 	return missing
 }
@@ -97,12 +93,7 @@ func (cy *Cycle) missing(l *check.Candidate) quota.Usage {
 // fitsAlready reports whether there is quota for a stage although its victims have not left yet: the peak reservations of its victims are
 // released at once.
 func (cy *Cycle) fitsAlready(l *check.Candidate) bool {
-	return cy.check.IgnoringOwnReservations(l, func() *decision.Refusal {
-		if !l.Queue.Node.Fits(l.Usage) {
-			return &decision.Refusal{}
-		}
-		return nil
-	}) == nil
+	return cy.check.IgnoringOwnReservations(l, func() bool { return l.Queue.Node.Fits(l.Usage) })
 }
 
 // reserveNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
@@ -124,7 +115,7 @@ func (cy *Cycle) reserveNominal(l *check.Candidate) bool {
 // no new reservation in this cycle unless they evict a victim: so a cycle ends.
 func (cy *Cycle) dropPreemptReservations(behind []*model.Stage) {
 	for _, s := range behind {
-		if s.PreemptQueue != nil && !cy.canStillHave(s) {
+		if s.PreemptQueue != nil && !cy.canStillHave(s.PreemptQueue, s.PreemptReserved) {
 			q := s.PreemptQueue
 			cy.m.CancelReservation(s)
 			cy.m.Schedule.WakeQueue(q)
@@ -133,9 +124,9 @@ func (cy *Cycle) dropPreemptReservations(behind []*model.Stage) {
 }
 
 // canStillHave reports whether a reservation will fit when all stages that are being evicted have left.
-func (cy *Cycle) canStillHave(s *model.Stage) bool {
+func (cy *Cycle) canStillHave(q *model.ClusterQueue, reserved quota.Usage) bool {
 	return cy.m.Tree.WhatIfEvicted(func() bool {
-		s.PreemptQueue.Node.Release(s.PreemptReserved)
-		return s.PreemptQueue.Node.Fits(s.PreemptReserved)
+		q.Node.Release(reserved)
+		return q.Node.Fits(reserved)
 	})
 }

@@ -8,22 +8,20 @@ import (
 
 // Changes are the queues and Cohorts whose views may have changed.
 type Changes struct {
-	ChangedClusterQueues []*ClusterQueue
-	ChangedLocalQueues   []*LocalQueue
+	ChangedClusterQueues map[*ClusterQueue]struct{}
+	ChangedLocalQueues   map[*LocalQueue]struct{}
 	// ChangedCohorts are those whose own object has changed.
 	ChangedCohorts map[string]struct{}
 }
 
 // Changed returns the queues that exist and whose views may have changed since the last call.
 func (ch *Changes) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
-	for _, q := range ch.ChangedClusterQueues {
-		q.IsChanged = false
+	for q := range ch.ChangedClusterQueues {
 		if q.Exists {
 			clusterQueues = append(clusterQueues, q.Name)
 		}
 	}
-	for _, q := range ch.ChangedLocalQueues {
-		q.isChanged = false
+	for q := range ch.ChangedLocalQueues {
 		if q.Exists {
 			localQueues = append(localQueues, q.Key)
 		}
@@ -32,22 +30,11 @@ func (ch *Changes) Changed() (clusterQueues []string, localQueues []types.Namesp
 	slices.SortFunc(localQueues, CompareKeys)
 	clear(ch.ChangedClusterQueues)
 	clear(ch.ChangedLocalQueues)
-	ch.ChangedClusterQueues, ch.ChangedLocalQueues = ch.ChangedClusterQueues[:0], ch.ChangedLocalQueues[:0]
 	return clusterQueues, localQueues
 }
 
 // NoteChange makes Changed return a ClusterQueue.
-func (ch *Changes) NoteChange(q *ClusterQueue) {
-	if !q.IsChanged {
-		q.IsChanged = true
-		ch.ChangedClusterQueues = append(ch.ChangedClusterQueues, q)
-	}
-}
+func (ch *Changes) NoteChange(q *ClusterQueue) { ch.ChangedClusterQueues[q] = struct{}{} }
 
 // NoteLocalChange makes Changed return a LocalQueue.
-func (ch *Changes) NoteLocalChange(q *LocalQueue) {
-	if !q.isChanged {
-		q.isChanged = true
-		ch.ChangedLocalQueues = append(ch.ChangedLocalQueues, q)
-	}
-}
+func (ch *Changes) NoteLocalChange(q *LocalQueue) { ch.ChangedLocalQueues[q] = struct{}{} }

@@ -44,11 +44,9 @@ type ClusterQueue struct {
 	IsUnprotected bool
 
 	// Node is charged; Bare has the same limits and is not.
-	Node, Bare  *quota.Node
-	CohortTree  *CohortTree
-	IsScheduled bool
-	// IsChanged is true if Changed has to return it.
-	IsChanged    bool
+	Node, Bare   *quota.Node
+	CohortTree   *CohortTree
+	IsScheduled  bool
 	PendingQueue *pendingQueue
 	QueueTotals  QueueTotals
 	// Charged are the stages that are charged here, and Holders is the view that preemption has of them.
@@ -153,20 +151,16 @@ func (q *QueueTotals) Count(n *Entry, sign int32) {
 	if sign < 0 {
 		book = (*quota.Sum).Take
 	}
-	switch n.Phase {
-	case Waiting:
-		if !n.IsHeld {
-			q.Pending += sign
-		}
-	case Admitted:
+	if n.Phase == Waiting && !n.IsHeld {
+		q.Pending += sign
+	}
+	if n.IsCharged() {
+		q.Reserving += sign
+		book(&q.Reserved, n.Usage)
+	}
+	if n.Phase == Admitted {
 		q.Admitted += sign
-		q.Reserving += sign
 		book(&q.Used, n.Usage)
-		book(&q.Reserved, n.Usage)
-	case Reserving:
-		q.Reserving += sign
-		book(&q.Reserved, n.Usage)
-	case Ineligible, Finished:
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -31,7 +30,7 @@ const (
 // A CoAdmissionGroup is a co-admission group: stages that are admitted all or none.
 type CoAdmissionGroup struct {
 	Id      string
-	Members map[decision.StageKey]*Stage
+	Members stagesByKey
 	// Sizes counts the members by the group size that they report.
 	Sizes  map[int]int
 	Counts [standings]int
@@ -87,7 +86,7 @@ func (m *Model) review(s *Stage) {
 	switch {
 	case b.Counts[IsHolding]+b.Counts[IsGoing]+b.Counts[IsAssumed] == 0:
 		b.wasWhole = false
-	case b.IsWhole() && b.Counts[IsHolding] == len(b.Members) && !b.Has((*Stage).isUnadmitted):
+	case b.IsWhole() && b.Counts[IsHolding] == len(b.Members) && !b.Members.Has((*Stage).isUnadmitted):
 		b.wasWhole = true
 	}
 	if isOver := b.IsSettled(); differs || isOver != b.wasOver {
@@ -104,16 +103,6 @@ func (m *Model) NoteIfStuck(b *CoAdmissionGroup) {
 		return
 	}
 	delete(m.Stuck, b)
-}
-
-// Has reports whether a member satisfies the predicate.
-func (b *CoAdmissionGroup) Has(is func(*Stage) bool) bool {
-	for _, s := range b.Members {
-		if is(s) {
-			return true
-		}
-	}
-	return false
 }
 
 // IsWhole reports whether all members report the same size, and the group has that size.
@@ -146,10 +135,10 @@ func (b *CoAdmissionGroup) IsSettled() bool {
 	if b.wasWhole || b.Counts[hasFinished] > 0 {
 		return true
 	}
-	if b.Has(func(s *Stage) bool { return s.Membership.MemberState == IsHolding && s.IsReady }) {
+	if b.Members.Has(func(s *Stage) bool { return s.Membership.MemberState == IsHolding && s.IsReady }) {
 		return true
 	}
-	if b.Has((*Stage).isUnadmitted) {
+	if b.Members.Has((*Stage).isUnadmitted) {
 		return false
 	}
 	var latest time.Time
@@ -158,7 +147,7 @@ func (b *CoAdmissionGroup) IsSettled() bool {
 			latest = s.ReservedAt
 		}
 	}
-	return !b.Has(func(s *Stage) bool {
+	return !b.Members.Has(func(s *Stage) bool {
 		asks := s.Membership.MemberState == IsWaiting || s.Membership.MemberState == IsClosed
 		return asks && !s.Membership.Born.After(latest)
 	})

@@ -99,7 +99,7 @@ func (m *Model) forgetQueues() {
 		}
 	}
 	for _, j := range m.JobSets {
-		for _, q := range []*ClusterQueue{j.ClaimQueue, j.PeakQueue, j.EvictionUnit.Queue} {
+		for _, q := range []*ClusterQueue{j.ClaimQueue, j.EvictionUnit.Queue} {
 			delete(gone, q)
 		}
 	}
@@ -146,22 +146,26 @@ func (m *Model) adoptParents() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Cohorts)) {
 		c := m.Cohorts[name]
-		var parent, bare *quota.Node
-		if c.Parent != "" && c.cycle == "" {
-			parent, bare = m.Cohorts[c.Parent].Node, m.Cohorts[c.Parent].Bare
+		parent := c.Parent
+		if c.cycle != "" {
+			parent = ""
 		}
-		m.Tree.SetParent(c.Node, parent)
-		m.SafetyTree.SetParent(c.Bare, bare)
+		m.setParent(c.Node, c.Bare, parent)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		q := m.ClusterQueues[name]
-		var parent, bare *quota.Node
-		if q.Cohort != "" {
-			parent, bare = m.Cohorts[q.Cohort].Node, m.Cohorts[q.Cohort].Bare
-		}
-		m.Tree.SetParent(q.Node, parent)
-		m.SafetyTree.SetParent(q.Bare, bare)
+		m.setParent(q.Node, q.Bare, q.Cohort)
 	}
+}
+
+// setParent moves the nodes of a ClusterQueue or Cohort below those of a Cohort, or nowhere if its name is empty.
+func (m *Model) setParent(node, bare *quota.Node, cohort string) {
+	parent := &Cohort{}
+	if cohort != "" {
+		parent = m.Cohorts[cohort]
+	}
+	m.Tree.SetParent(node, parent.Node)
+	m.SafetyTree.SetParent(bare, parent.Bare)
 }
 
 // cycleAbove names the Cohorts from parent to parent up to the first that is repeated, if there is one.

@@ -86,7 +86,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	}
 	m.transfer(before, now)
 	m.post(&now, 1)
-	top := m.unpost(&before)
+	top := m.post(&before, -1)
 	m.countUnready(&before, &now)
 	if before.IsCharged() {
 		before.ClusterQueue.Charged.Drop(s)
@@ -121,25 +121,22 @@ func (m *Model) countUnready(before, now *Entry) {
 	}
 }
 
-// post adds an entry to the totals and charges of its queues.
-func (m *Model) post(n *Entry, sign int32) {
+// post adds an entry to the totals and charges of its queues, or subtracts it if sign is negative. Then it returns the topmost node that a release
+// of quota reaches.
+func (m *Model) post(n *Entry, sign int32) (top *quota.Node) {
 	if n.Phase == Ineligible {
-		return
+		return nil
 	}
 	n.ClusterQueue.QueueTotals.Count(n, sign)
 	n.LocalQueue.QueueTotals.Count(n, sign)
-	if n.IsCharged() && sign > 0 {
-		n.ClusterQueue.Node.Charge(n.Usage)
-	}
 	m.Changes.NoteChange(n.ClusterQueue)
 	m.Changes.NoteLocalChange(n.LocalQueue)
-}
-
-// unpost subtracts an entry from the totals and charges of its queues, and returns the topmost node that the release reaches.
-func (m *Model) unpost(n *Entry) *quota.Node {
-	m.post(n, -1)
-	if !n.IsCharged() {
-		return nil
+	switch {
+	case !n.IsCharged():
+	case sign > 0:
+		n.ClusterQueue.Node.Charge(n.Usage)
+	default:
+		top = n.ClusterQueue.Node.Release(n.Usage)
 	}
-	return n.ClusterQueue.Node.Release(n.Usage)
+	return top
 }

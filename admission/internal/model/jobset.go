@@ -33,16 +33,14 @@ type JobSet struct {
 	Stages  []*demand.Demand
 	Problem string
 	Demand  *demand.Demand
-	Members map[decision.StageKey]*Stage
+	Members stagesByKey
 
-	// ClaimQueue is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. PeakQueue is the one in which its peak is
-	// reserved.
+	// ClaimQueue is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there, and its peak may be reserved there.
 	ClaimQueue *ClusterQueue
 	Claim      *safety.Claim
 	// claimed is the revision at which the claim was added to the Bank.
 	claimed      uint64
 	PeakReserved quota.Usage
-	PeakQueue    *ClusterQueue
 	// Topic is the topic of stages that wait for the claim to become smaller.
 	Topic     quota.ID
 	PeakCheck PeakCheck
@@ -63,7 +61,7 @@ func (j *JobSet) IsKnown() bool { return j.Plan != nil }
 func (m *Model) JobSet(uid types.UID) *JobSet {
 	j := m.JobSets[uid]
 	if j == nil {
-		j = &JobSet{UID: uid, Members: map[decision.StageKey]*Stage{}, Topic: m.NewTopic()}
+		j = &JobSet{UID: uid, Members: stagesByKey{}, Topic: m.NewTopic()}
 		m.JobSets[uid] = j
 	}
 	return j
@@ -107,25 +105,12 @@ func (j *JobSet) segment() int {
 
 // Continues reports whether the JobSet holds quota or has finished stages.
 func (j *JobSet) Continues() bool {
-	for _, s := range j.Members {
-		if s.Entry.IsCharged() || s.Entry.Phase == Finished {
-			return true
-		}
-	}
-	return false
+	return j.Members.Has(func(s *Stage) bool { return s.Entry.IsCharged() || s.Entry.Phase == Finished })
 }
 
 // hasFinishedStage reports whether a JobSet, which may be nil, would still continue after an eviction.
 func (j *JobSet) hasFinishedStage() bool {
-	if j == nil {
-		return false
-	}
-	for _, s := range j.Members {
-		if s.Entry.Phase == Finished {
-			return true
-		}
-	}
-	return false
+	return j != nil && j.Members.Has(func(s *Stage) bool { return s.Entry.Phase == Finished })
 }
 
 // findHome returns the ClusterQueue in which the JobSet holds quota, or nil. There is only one, since all stages have the same LocalQueue, unless
@@ -152,7 +137,8 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 		j.Epoch++
 	}
 	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
-		m.Schedule.wakeClaimWaiters(before.CohortTree, j)
+		m.Schedule.WakeTopic(before.CohortTree, j.Topic)
+		m.Schedule.WakeTopic(before.CohortTree, AnyClaim)
 	}
 	for _, s := range j.Members {
 		m.Enqueue(s)
@@ -190,23 +176,11 @@ func (m *Model) isHalted(j *JobSet) bool {
 	if !j.ClaimQueue.Exists || m.Activity(j.ClaimQueue).Status != metav1.ConditionTrue || !known || !j.ClaimQueue.Selector.Matches(labels.Set(namespace)) {
 		return true
 	}
-	for _, s := range j.Members {
-		if !s.LocalQueue.Exists || s.LocalQueue.Stop != kueue.None {
-			return true
-		}
-	}
-	return false
+	return j.Members.Has(func(s *Stage) bool { return !s.LocalQueue.Exists || s.LocalQueue.Stop != kueue.None })
 }
 
 // IsLeaving reports whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
-func (j *JobSet) IsLeaving() bool {
-	for _, s := range j.Members {
-		if s.takesAlong() {
-			return true
-		}
-	}
-	return false
-}
+func (j *JobSet) IsLeaving() bool { return j.Members.Has((*Stage).takesAlong) }
 
 // OwnerOf returns the owner of a claim, and whether it still exists: a recorded claim can outlive it until the next scheduling cycle.
 func (m *Model) OwnerOf(c *safety.Claim) (owner decision.Owner, exists bool) {
@@ -255,8 +229,8 @@ func (m *Model) ReleasePeak(j *JobSet) {
 	}
 	m.Peaks--
 	m.noteReservation(j)
-	q, kept := j.PeakQueue, j.PeakReserved
-	j.PeakQueue, j.PeakReserved = nil, nil
+	q, kept := j.ClaimQueue, j.PeakReserved
+	j.PeakReserved = nil
 	delete(q.PeakReservers, j)
 	q.AdvanceReserved.Take(kept)
 	top := q.Node.Release(kept)
@@ -265,7 +239,7 @@ func (m *Model) ReleasePeak(j *JobSet) {
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.
 func (m *Model) noteReservation(j *JobSet) {
-	m.Changes.NoteChange(j.PeakQueue)
+	m.Changes.NoteChange(j.ClaimQueue)
 	if lq := j.localQueue(); lq != nil {
 		m.Changes.NoteLocalChange(lq)
 	}
@@ -307,7 +281,7 @@ func (j *JobSet) ProblemAhead() string {
 
 // PeakReservedIn returns the peak reservation of a JobSet, which may be nil, in a ClusterQueue.
 func (j *JobSet) PeakReservedIn(q *ClusterQueue) quota.Usage {
-	if j == nil || j.PeakQueue != q {
+	if j == nil || j.ClaimQueue != q {
 		return nil
 	}
 	return j.PeakReserved

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"time"
-
-	"github.com/tranche-dev/tranche/admission/quota"
-)
+import "github.com/tranche-dev/tranche/admission/quota"
 
 // A peak reservation is quota that policy Reserve reserves for the later stages of a JobSet. No pod uses it, so that the borrowed part of it can
 // be released at once: it yields to a stage that stays within the nominal quota of its own ClusterQueue. The JobSet keeps the quota of its
@@ -92,10 +88,10 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	if len(usage) == 0 {
 		return
 	}
-	j.PeakQueue, j.PeakReserved = j.ClaimQueue, usage
-	j.PeakQueue.AdvanceReserved.Add(j.PeakReserved)
-	j.PeakQueue.PeakReservers[j] = struct{}{}
-	j.PeakQueue.Node.Charge(j.PeakReserved)
+	j.PeakReserved = usage
+	j.ClaimQueue.AdvanceReserved.Add(usage)
+	j.ClaimQueue.PeakReservers[j] = struct{}{}
+	j.ClaimQueue.Node.Charge(usage)
 	m.Peaks++
 	m.noteReservation(j)
 }
@@ -113,15 +109,4 @@ func (g *CohortTree) WithdrawReservations(peaks []*PeakChoice) {
 	for _, c := range peaks {
 		c.JobSet.ClaimQueue.Node.Release(c.JobSet.PeakReserved)
 	}
-}
-
-// HeldSince returns the time of the first reservation among the stages that hold quota.
-func (j *JobSet) HeldSince() time.Time {
-	var first time.Time
-	for _, s := range j.Members {
-		if s.Entry.IsCharged() && (first.IsZero() || s.ReservedAt.Before(first)) {
-			first = s.ReservedAt
-		}
-	}
-	return first
 }

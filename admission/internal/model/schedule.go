@@ -87,12 +87,6 @@ func (sc *Schedule) wakeIn(q *ClusterQueue, id quota.ID) {
 	}
 }
 
-// wakeClaimWaiters wakes the stages that wait for the claim of a JobSet to become smaller.
-func (sc *Schedule) wakeClaimWaiters(g *CohortTree, j *JobSet) {
-	sc.WakeTopic(g, j.Topic)
-	sc.WakeTopic(g, AnyClaim)
-}
-
 // WakeTopic wakes the stages of a cohort tree that are parked on a topic.
 func (sc *Schedule) WakeTopic(g *CohortTree, topic quota.ID) {
 	if sc.IsStale {

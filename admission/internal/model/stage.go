@@ -14,8 +14,6 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-type stopped struct{ Reason, Message string }
-
 // A Stage is one quota Workload.
 type Stage struct {
 	Key        decision.StageKey
@@ -203,7 +201,7 @@ func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth }
 
 // NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
 func (m *Model) NoteIfOverdue(s *Stage) {
-	if s.Entry.IsCharged() && !s.IsLeaving() && (s.StoppedBy().Reason != "") {
+	if reason, _ := s.StoppedBy(); reason != "" && s.Entry.IsCharged() && !s.IsLeaving() {
 		m.Overdue[s] = struct{}{}
 		return
 	}
@@ -211,17 +209,17 @@ func (m *Model) NoteIfOverdue(s *Stage) {
 }
 
 // StoppedBy returns which stopped queue evicts the stage: Hold evicts stages that wait for AdmissionChecks, HoldAndDrain evicts all.
-func (s *Stage) StoppedBy() stopped {
+func (s *Stage) StoppedBy() (reason, message string) {
 	drains := func(stop kueue.StopPolicy) bool {
 		return stop == kueue.HoldAndDrain || stop == kueue.Hold && s.Entry.Phase == Reserving
 	}
 	switch q, lq := s.Entry.ClusterQueue, s.LocalQueue; {
 	case drains(q.Stop):
-		return stopped{kueue.WorkloadEvictedByClusterQueueStopped, "The ClusterQueue is stopped"}
+		return kueue.WorkloadEvictedByClusterQueueStopped, "The ClusterQueue is stopped"
 	case drains(lq.Stop):
-		return stopped{kueue.WorkloadEvictedByLocalQueueStopped, "The LocalQueue is stopped"}
+		return kueue.WorkloadEvictedByLocalQueueStopped, "The LocalQueue is stopped"
 	}
-	return stopped{}
+	return "", ""
 }
 
 // CompareStages orders stages by namespace and name.

@@ -1,5 +1,20 @@
 package model
 
+import "github.com/tranche-dev/tranche/admission/internal/decision"
+
+// stagesByKey are the members of a JobSet or of a co-admission group.
+type stagesByKey map[decision.StageKey]*Stage
+
+// Has reports whether a member satisfies the predicate.
+func (c stagesByKey) Has(is func(*Stage) bool) bool {
+	for _, s := range c {
+		if is(s) {
+			return true
+		}
+	}
+	return false
+}
+
 // A stageSet is an unordered set of stages. Each stage knows its index, so that it is removed without a search.
 type stageSet struct {
 	Stages []*Stage

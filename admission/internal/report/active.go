@@ -6,7 +6,6 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
-	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -29,12 +28,6 @@ func (rp *Reporter) isActive(c *stageCounts, s *model.Stage) bool {
 	return q.Strategy == queue.Strict && s.LastRefusal.Check != decision.NamespaceSelected
 }
 
-// An ask is a demand in a ClusterQueue.
-type ask struct {
-	demand       *demand.Demand
-	clusterQueue *model.ClusterQueue
-}
-
 // fitsBesidesReservations reports whether a stage would fit if nothing were reserved for stages that wait. Kueue's scheduler tries such a stage in each
 // cycle, and gives its quota to the stage for which it is reserved.
 func (rp *Reporter) fitsBesidesReservations(c *stageCounts, s *model.Stage) bool {
@@ -42,7 +35,7 @@ func (rp *Reporter) fitsBesidesReservations(c *stageCounts, s *model.Stage) bool
 	if q.CohortTree == nil || len(q.CohortTree.PreemptorQueues) == 0 {
 		return false
 	}
-	key := ask{s.Demand, q}
+	key := model.QueuedDemand{Demand: s.Demand, Queue: q}
 	fits, isKnown := c.fits[key]
 	if o := rp.m.Offer(s.Demand, q); !isKnown && o.Infeasibility == nil {
 		rp.m.Tree.WhatIf(func() bool {

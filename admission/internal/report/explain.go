@@ -68,16 +68,16 @@ func (rp *Reporter) Explanation(key decision.StageKey) (x visibility.Explanation
 		}
 		return x, true
 	}
-	rp.check.IgnoringOwnReservations(l, func() *decision.Refusal {
+	rp.check.IgnoringOwnReservations(l, func() bool {
 		switch refusal := rp.check.FirstRefusal(l); {
 		case refusal != nil:
 			x = explanationOf(*refusal)
 			rp.elaborate(l, &x)
 		case l.Preempts():
-			x = explanationOf(check.RoomIsMade(l))
+			x = explanationOf(*check.RoomIsMade(l))
 			x.Alternatives = rp.alternatives(rp.shortageFinder(l, l.IsOnTheWayOut()), l.Usage)
 		}
-		return nil
+		return true
 	})
 	return x, true
 }

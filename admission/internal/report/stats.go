@@ -88,7 +88,7 @@ func (rp *Reporter) Stats() Stats {
 		if view, ok := rp.ClusterQueue(name); ok {
 			q := rp.m.ClusterQueues[name]
 			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStats{
-				ClusterQueueView: view, Backlog: *c.ofClusterQueue(q), Name: name, Cohort: q.Cohort, Root: rootOf(q.Node),
+				ClusterQueueView: view, Backlog: *backlogOf(c.clusterQueues, q), Name: name, Cohort: q.Cohort, Root: rootOf(q.Node),
 				Share:  rp.m.Meter.Share(q.Node, nil).Exact(),
 				Limits: rp.limitsOf(q), Requested: c.requested[q],
 			})
@@ -98,7 +98,7 @@ func (rp *Reporter) Stats() Stats {
 		if view, ok := rp.LocalQueue(key); ok {
 			q := rp.m.LocalQueues[key]
 			all.LocalQueues = append(all.LocalQueues, LocalQueueStats{
-				LocalQueueView: view, Backlog: *c.ofLocalQueue(q), Key: key, ClusterQueue: q.ClusterQueue,
+				LocalQueueView: view, Backlog: *backlogOf(c.localQueues, q), Key: key, ClusterQueue: q.ClusterQueue,
 			})
 		}
 	}
@@ -119,19 +119,19 @@ type stageCounts struct {
 	reserved map[*quota.Node]*quota.Sum
 	admitted map[*quota.Node]int32
 	// fits caches the answers of fitsBesidesReservations.
-	fits map[ask]bool
+	fits map[model.QueuedDemand]bool
 }
 
 func (rp *Reporter) countStages() *stageCounts {
 	c := &stageCounts{
 		clusterQueues: map[*model.ClusterQueue]*Backlog{}, localQueues: map[*model.LocalQueue]*Backlog{},
 		requested: map[*model.ClusterQueue]map[corev1.ResourceName]quota.Amount{},
-		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{}, fits: map[ask]bool{},
+		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{}, fits: map[model.QueuedDemand]bool{},
 	}
 	for _, s := range rp.m.Stages {
 		isActive := s.Entry.Phase == model.Waiting && rp.isActive(c, s)
-		c.ofClusterQueue(s.Entry.ClusterQueue).add(s, isActive)
-		c.ofLocalQueue(s.Entry.LocalQueue).add(s, isActive)
+		backlogOf(c.clusterQueues, s.Entry.ClusterQueue).add(s, isActive)
+		backlogOf(c.localQueues, s.Entry.LocalQueue).add(s, isActive)
 		if s.Entry.Phase == model.Waiting {
 			c.request(s)
 		}
@@ -149,18 +149,11 @@ func (rp *Reporter) countStages() *stageCounts {
 	return c
 }
 
-func (c *stageCounts) ofClusterQueue(q *model.ClusterQueue) *Backlog {
-	if c.clusterQueues[q] == nil {
-		c.clusterQueues[q] = &Backlog{Unadmitted: map[Cause]int32{}}
+func backlogOf[Q comparable](backlogs map[Q]*Backlog, q Q) *Backlog {
+	if backlogs[q] == nil {
+		backlogs[q] = &Backlog{Unadmitted: map[Cause]int32{}}
 	}
-	return c.clusterQueues[q]
-}
-
-func (c *stageCounts) ofLocalQueue(q *model.LocalQueue) *Backlog {
-	if c.localQueues[q] == nil {
-		c.localQueues[q] = &Backlog{Unadmitted: map[Cause]int32{}}
-	}
-	return c.localQueues[q]
+	return backlogs[q]
 }
 
 // request adds the requests of a waiting stage. It saturates.
