@@ -52,12 +52,9 @@ var layers = map[string][]string{
 	},
 	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*"},
 	"simulator/internal/timeline":       {},
-	"simulator/internal/config":         {"apis", "admission", "simulator/scenario"},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
 	"simulator/internal/jobcontrollers": {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
-	"simulator/internal/manager": {
-		"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/config",
-	},
+	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.
 	"controllers": {

@@ -151,7 +151,6 @@ func TestRunProblems(t *testing.T) {
 		text string
 		want []string
 	}{
-		"an unknown setting":        {"config speed=9\n", []string{"line 2", `"speed" is no setting`, "stage-admission"}},
 		"a setting out of range":    {"config stage-admission=Fast\n", []string{"Fast", "Safe"}},
 		"an unknown class":          {"submit a queue=ml pods=gpu:1 class=high\n", []string{"line 2", `WorkloadPriorityClass "high" does not exist`}},
 		"a change of nothing":       {"change queue ml gpu=1\n", []string{"line 2", "queue ml does not exist"}},

@@ -19,7 +19,6 @@ func (s *simulation) schedule(line *scenario.Line) error {
 		})
 	}
 	switch statement := line.Statement.(type) {
-	case scenario.Configure:
 	case scenario.Declare:
 		later(func() error { return s.declare(statement) })
 	case scenario.Change:

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
-	"github.com/tranche-dev/tranche/simulator/internal/config"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
 	"github.com/tranche-dev/tranche/simulator/internal/timeline"
@@ -60,9 +59,6 @@ func (s *simulation) run(script *scenario.Scenario, manifests *Manifests) (*Resu
 	return &Result{Lines: s.Lines, Violations: s.Violations}, nil
 }
 
-// Settings returns the names of all settings that a config line may have.
-func Settings() []string { return config.Settings() }
-
 // A simulation is one run.
 type simulation struct {
 	*manager.Manager
@@ -89,13 +85,7 @@ func simulate(m *manager.Manager) *simulation {
 
 // start configures the engine and lets it observe the manifests.
 func (s *simulation) start(script *scenario.Scenario, manifests *Manifests) error {
-	for i := range script.Lines {
-		if c, ok := script.Lines[i].Statement.(scenario.Configure); ok {
-			if err := config.Set(&s.Config, c.Settings); err != nil {
-				return &scenario.Error{Line: script.Lines[i].Number, Err: err}
-			}
-		}
-	}
+	s.Config = script.Config
 	if err := s.Config.Complete(); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ Lines of a scenario (docs/reference/scenario.md has all their fields):
 		}
 		fmt.Fprintf(&b, "  %s\n      %s\n", verbs[i].Usage+fields, verbs[i].Text)
 	}
-	fmt.Fprintf(&b, "\nSettings for config lines: %s.\n", strings.Join(simulator.Settings(), ", "))
+	fmt.Fprintf(&b, "\nSettings for config lines: %s.\n", strings.Join(scenario.Settings(), ", "))
 	b.WriteString("\nExit code: 0 if the timeline matches, or the file has none; 1 if it differs, or if the run violates an invariant; 2 on bad input.")
 	return b.String()
 }

@@ -70,4 +70,4 @@ func among[T ~string](choices ...T) func(string) (T, error) {
 }
 
 // anyText reads any text.
-func anyText(text string) (string, error) { return text, nil }
+func anyText[T ~string](text string) (T, error) { return T(text), nil }

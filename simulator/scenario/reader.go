@@ -14,6 +14,7 @@ import (
 // reader interprets the lines of one scenario.
 type reader struct {
 	problems    []error
+	config      *Config
 	submissions map[string]*Submission
 	// declared has the line in which an object was declared.
 	declared map[string]int
@@ -53,9 +54,7 @@ func (r *reader) read(line *Line) error {
 		return err
 	}
 	line.Statement, err = w.verb.read(r, w)
-	if _, isConfig := line.Statement.(Configure); !isConfig {
-		r.begun = true
-	}
+	r.begun = r.begun || w.verb.Name() != "config"
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(line.Words[:1+len(w.args)], " "), err)
 	}
@@ -325,7 +324,13 @@ func readConfig(r *reader, w *words) (Statement, error) {
 	if len(w.fields) == 0 {
 		return nil, errors.New("sets nothing: write SETTING=VALUE")
 	}
-	return Configure{w.fields}, nil
+	known := Settings()
+	for _, f := range w.fields {
+		if !slices.Contains(known, f.Key) {
+			return nil, fmt.Errorf("%q is no setting of this engine: write one of %s", f.Key, strings.Join(known, ", "))
+		}
+	}
+	return nil, w.fields.set(settings(r.config))
 }
 
 func readCrash(_ *reader, w *words) (Statement, error) {

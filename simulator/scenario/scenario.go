@@ -17,6 +17,8 @@ const separator = "----"
 // A Scenario is a parsed file.
 type Scenario struct {
 	Lines []Line
+	// Config has what the config lines set.
+	Config Config
 	// Golden is the text after the separator, unchanged.
 	Golden string
 	// HasGolden is true if the file has a separator.
@@ -33,7 +35,7 @@ type Line struct {
 	Comment string
 	// At is the time of the line: its own, or the time up to which the earlier lines have been run.
 	At time.Duration
-	// Statement is the meaning of the words, or nil if there are none.
+	// Statement is the meaning of the words, or nil if there are none, or if they set fields of the configuration.
 	Statement Statement
 }
 
@@ -52,7 +54,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func Parse(text string) (*Scenario, error) {
 	script, golden, hasGolden := split(text)
 	s := &Scenario{Golden: golden, HasGolden: hasGolden}
-	r := reader{submissions: map[string]*Submission{}, declared: map[string]int{}}
+	r := reader{config: &s.Config, submissions: map[string]*Submission{}, declared: map[string]int{}}
 	if first, _, _ := strings.Cut(script, "\n"); !strings.HasPrefix(strings.TrimSpace(first), "#") {
 		r.complain(1, errors.New("a scenario begins with its story, as a comment: write # and what the reader should learn"))
 	}

@@ -86,6 +86,7 @@ func TestParseProblems(t *testing.T) {
 		"a run that goes back":           {story + "run until=2m\nrun until=1m\n", []string{"line 3", "has passed"}},
 		"a time after the end":           {story + "run\nqueue ml gpu=1 at=1m\n", []string{"line 3", "write until=TIME there"}},
 		"at in a run line":               {story + "run at=1m\n", []string{`"at" is no field here`, "until"}},
+		"an unknown setting":             {story + "config speed=9\n", []string{"line 2", `config: "speed" is no setting`, "stage-admission"}},
 		"a late config":                  {story + "queue ml gpu=1\nconfig stage-admission=Safe\n", []string{"line 3", "too late"}},
 		"a field of a verb without any":  {story + "crash now=true\n", []string{`"now" is no field here`}},
 		"all problems of a file at once": {story + "quue ml\nqueue ml gpu=x\n", []string{"line 2", "line 3"}},

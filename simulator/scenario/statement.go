@@ -12,9 +12,6 @@ import (
 //sumtype:decl
 type Statement interface{ statement() }
 
-// Configure sets fields of the engine's configuration.
-type Configure struct{ Settings []Field }
-
 // Declare makes an object.
 type Declare struct {
 	Kind   Kind
@@ -94,7 +91,6 @@ type Run struct {
 	ToTheEnd bool
 }
 
-func (Configure) statement() {}
 func (Declare) statement()   {}
 func (Change) statement()    {}
 func (Remove) statement()    {}

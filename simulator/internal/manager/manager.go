@@ -6,14 +6,13 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
-	"github.com/tranche-dev/tranche/simulator/internal/config"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
 // A Manager is the manager of a run.
 type Manager struct {
 	*cluster.Cluster
-	Config config.Config
+	Config scenario.Config
 	Engine *admission.Engine
 	// Failing are the targets whose next write will fail.
 	Failing []scenario.Target
