@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,6 +17,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -180,33 +182,22 @@ func (s source) write(from, to string) error {
 
 // keepVersion makes the version the only one, so that nothing is left to convert.
 func keepVersion(crd *apiextensionsv1.CustomResourceDefinition, version string) error {
-	for _, v := range crd.Spec.Versions {
-		if v.Name != version {
-			continue
-		}
-		v.Served, v.Storage = true, true
-		crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{v}
-		crd.Spec.Conversion = nil
-		return nil
+	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != version })
+	if len(crd.Spec.Versions) == 0 {
+		return fmt.Errorf("there is no version %s", version)
 	}
-	return fmt.Errorf("there is no version %s", version)
+	crd.Spec.Versions[0].Served, crd.Spec.Versions[0].Storage = true, true
+	crd.Spec.Conversion = nil
+	return nil
 }
 
-// render leaves out the status, which the marshaller would write, and the parts of metadata that are not set.
+// render leaves out the status, which the marshaller would write.
 func render(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
-	raw, err := json.Marshal(crd)
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]any
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, err
-	}
-	delete(object, "status")
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		delete(metadata, "creationTimestamp")
-	}
-	return yaml.Marshal(object)
+	return yaml.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta                            `json:"metadata"`
+		Spec            apiextensionsv1.CustomResourceDefinitionSpec `json:"spec"`
+	}{crd.TypeMeta, crd.ObjectMeta, crd.Spec})
 }
 
 func writeKustomization(dir string, files []string) error {
@@ -222,49 +213,15 @@ func writeKustomization(dir string, files []string) error {
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(b.String()), 0o644) // #nosec G306 -- part of the work tree
 }
 
-// columns are appended to the printer columns of the upstream CRDs: for quota Workloads the stage and why it is pending, for JobSets the
-// stages in progress and why a stage is pending.
-var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
-	"Workload": {
-		{
-			Name: "Stage", Type: "string", JSONPath: `.metadata.labels.tranche\.dev/stage`,
-			Description: "Stage of the JobSet to which the quota Workload belongs",
-		},
-		{
-			Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].reason`,
-			Description: "Why quota is reserved or not",
-		},
-		{
-			Name: "Waiting", Type: "string", JSONPath: `.status.conditions[?(@.type=='tranche.dev/Waiting')].reason`,
-			Description: "Why the quota Workload is pending",
-		},
-		{
-			Name: "Outcome", Type: "string", JSONPath: `.status.conditions[?(@.type=='Finished')].reason`,
-			Description: "Whether the quota Workload has succeeded or failed",
-		},
-		{
-			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].message`, Priority: 1,
-			Description: "Reserved quota, or missing quota",
-		},
-	},
-	"JobSet": {
-		{
-			Name: "Stage", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageInProgress')].message`,
-			Description: "Stages that are open and not finished",
-		},
-		{
-			Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageAdmitted')].reason`,
-			Description: "Admitted, or why a stage is pending",
-		},
-		{
-			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageAdmitted')].message`, Priority: 1,
-			Description: "ClusterQueue of the admitted stages, or missing quota",
-		},
-	},
-}
+//go:embed columns.yaml
+var columnsOfKinds []byte
 
 // addColumns adds the columns of a kind.
 func addColumns(crd *apiextensionsv1.CustomResourceDefinition) error {
+	columns := map[string][]apiextensionsv1.CustomResourceColumnDefinition{}
+	if err := yaml.UnmarshalStrict(columnsOfKinds, &columns); err != nil {
+		return fmt.Errorf("reading the columns: %w", err)
+	}
 	version := &crd.Spec.Versions[0]
 	for _, column := range columns[crd.Spec.Names.Kind] {
 		if slices.ContainsFunc(version.AdditionalPrinterColumns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Name == column.Name }) {
