@@ -50,7 +50,9 @@ var layers = map[string][]string{
 		"apis", "admission/stageplan", "admission/quota", "admission/flavor", "admission/device", "admission/charge", "admission/podresources",
 		"admission/quotaworkload", "lifecycle/*",
 	},
-	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*"},
+	// snapshot holds the objects that the verbs answer about.
+	"snapshot":                          {"apis"},
+	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "snapshot"},
 	"simulator/internal/timeline":       {},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
 	"simulator/internal/jobcontrollers": {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
@@ -61,8 +63,8 @@ var layers = map[string][]string{
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "snapshot/*", "controllers/*", "cmd/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "test/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.
