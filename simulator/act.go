@@ -28,11 +28,12 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	if s.Workloads[j.Key()] != nil {
 		return fmt.Errorf("quota Workload %s exists already: choose another name", j.Key())
 	}
-	s.UserJobs[sub.Name] = j
 	if !sub.IsJobSet {
+		s.PlainJobs[j.Key()] = j
 		s.plainJobController.Submit(j)
 		return nil
 	}
+	s.UserJobs[j.Key()] = j
 	s.PutJobSet(j.NewJobSet())
 	s.PutPlan(j)
 	for len(s.JobSetQueue.Changed) > 0 {
@@ -44,7 +45,7 @@ func (s *simulation) submit(submission scenario.Submission) error {
 // act applies an action to a job. An action that is impossible, for instance because a stage runs later than the scenario expects, is
 // reported and skipped.
 func (s *simulation) act(a scenario.Act) {
-	j := s.UserJobs[a.Target.Name]
+	j := s.Named(a.Target)
 	if why := s.obstacle(j); why != "" {
 		s.ignore(string(a.Action), a.Target, why)
 		return
@@ -175,7 +176,7 @@ func (s *simulation) delete(j *cluster.UserJob) {
 
 // resize gives a ReplicatedJob another number of pods.
 func (s *simulation) resize(r scenario.Resize) error {
-	j := s.UserJobs[r.Target.Name]
+	j := s.Named(r.Target)
 	if why := s.obstacle(j); why != "" {
 		s.ignore("resize", r.Target, why)
 		return nil
@@ -200,7 +201,7 @@ func (s *simulation) resize(r scenario.Resize) error {
 // set changes quota Workloads, the current ones and those that replace them. The priority, the queue and the gates of a JobSet are changed
 // in the JobSet.
 func (s *simulation) set(set scenario.Set) error {
-	j := s.UserJobs[set.Target.Name]
+	j := s.Named(set.Target)
 	if why := s.obstacle(j); why != "" {
 		s.ignore("set", set.Target, why)
 		return nil
@@ -255,7 +256,7 @@ func (s *simulation) setOwner(j *cluster.UserJob, set scenario.Set) error {
 
 // check writes the states of AdmissionChecks.
 func (s *simulation) check(c scenario.Check) {
-	j := s.UserJobs[c.Target.Name]
+	j := s.Named(c.Target)
 	if why := s.obstacle(j); why != "" {
 		s.ignore("check", c.Target, why)
 		return

@@ -47,9 +47,11 @@ func (s *simulation) controlJobs() {
 // reconcileJobSets reconciles the JobSets that have changed, and the jobs of other kinds.
 func (s *simulation) reconcileJobSets() {
 	for _, key := range s.JobSetQueue.Due(s.Now) {
-		if j := s.UserJobs[key.Name]; j != nil && j.Plain != nil {
+		if j := s.PlainJobs[key]; j != nil {
 			s.plainJobController.Reconcile(j)
-			continue
+			if s.UserJobs[key] == nil {
+				continue
+			}
 		}
 		if js := s.JobSets[key]; js != nil {
 			s.jobSetController.Reconcile(js)

@@ -243,8 +243,8 @@ func (x *situation) happenings() []move {
 		a := scenario.Act{Action: action, Target: scenario.Target{Name: name, Part: part}}
 		event(string(action)+" "+a.Target.String(), kind, func(x *situation) { x.act(a) })
 	}
-	for _, name := range slices.Sorted(maps.Keys(x.UserJobs)) {
-		js := x.JobSets[x.UserJobs[name].Key()]
+	for _, key := range slices.SortedFunc(maps.Keys(x.UserJobs), cluster.CompareKeys) {
+		name, js := key.Name, x.JobSets[key]
 		if js == nil || js.Status.TerminalState != "" {
 			continue
 		}

@@ -45,7 +45,7 @@ func (s *simulation) copied() *simulation {
 	for uid, jobs := range s.JobsByJobSet {
 		o.JobsByJobSet[uid] = slices.Clone(jobs)
 	}
-	o.UserJobs = map[string]*cluster.UserJob{}
+	o.UserJobs = map[types.NamespacedName]*cluster.UserJob{}
 	for name, j := range s.UserJobs {
 		one := *j
 		o.UserJobs[name] = &one

@@ -89,7 +89,7 @@ func (s *simulation) heldLine(queue string, fr cluster.FlavorResource, quota, bo
 
 // explain prints why the stages of a job wait.
 func (s *simulation) explain(t scenario.Target) {
-	j := s.UserJobs[t.Name]
+	j := s.Named(t)
 	if j == nil {
 		s.ignore("explain", t, "it is not submitted yet")
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -123,7 +124,7 @@ func TestChecks(t *testing.T) {
 	s := started(t, "# story\nadmissioncheck capacity\nqueue ml gpu=8 checks=capacity\nsubmit a queue=ml stages=train(gpu=3) run=1m\n"+
 		"check a other=Ready at=1m\nrun until=1m\n")
 	isReleased := func() bool {
-		jobs := s.JobsOf(s.JobSets[s.UserJobs["a"].Key()].UID)
+		jobs := s.JobsOf(s.JobSets[types.NamespacedName{Namespace: "default", Name: "a"}].UID)
 		return len(jobs) == 1 && childjob.IsRunning(jobs[0])
 	}
 	if isReleased() {
@@ -139,5 +140,34 @@ func TestChecks(t *testing.T) {
 	want := []string{"0m reserve a/train, checks capacity", "1m ignore check a: it does not wait for a check of this name", "1m admit a/train"}
 	if diff := cmp.Diff(want, s.Lines); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestSameNames submits a JobSet and another job of one name in two namespaces, and acts on some of them.
+func TestSameNames(t *testing.T) {
+	s := started(t, "# story\nqueue ml gpu=8\nlocalqueue ml queue=ml namespace=team\nsubmit a queue=ml stages=train(gpu=2)\nsubmit b queue=ml pods=gpu:1\nrun until=1m\n")
+	for name, key := range map[string]string{"a": "stages=train(gpu=3)", "b": "pods=gpu:1"} {
+		script, err := scenario.Parse("# story\nsubmit " + name + " queue=ml namespace=team " + key + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.submit(*script.Lines[1].Statement.(scenario.Submit).Submission); err != nil { //nolint:forcetypeassert // it is a submit line
+			t.Fatal(err)
+		}
+	}
+	if err := s.runUntil(2 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		s.act(scenario.Act{Action: scenario.Finish, Target: scenario.Target{Namespace: "team", Name: name}})
+	}
+	if err := s.runUntil(3 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"held ml gpu 3/8: a/train 2, b 1"}, s.heldLines("")); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(s.Violations) > 0 {
+		t.Error(s.Violations)
 	}
 }

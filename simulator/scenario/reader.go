@@ -136,9 +136,9 @@ func (r *reader) target(text string) (Target, error) {
 		if err != nil || growth == 0 || !s.hasStage(part) {
 			return Target{}, fmt.Errorf("%q names no growth: write NAME/STAGE+NUMBER, such as a/train+1", text)
 		}
-		return Target{name, part, int(growth)}, nil
+		return Target{Namespace: s.Namespace, Name: name, Part: part, Growth: int(growth)}, nil
 	}
-	return Target{Name: name, Part: part}, nil
+	return Target{Namespace: s.Namespace, Name: name, Part: part}, nil
 }
 
 // read reads NAME FIELDS... of a line that makes an object.
@@ -259,7 +259,7 @@ func readResize(r *reader, w *words) (Statement, error) {
 	if resize.Pods == 0 {
 		return nil, errors.New("does not say how many pods, at least 1: write pods=COUNT")
 	}
-	resize.Target = Target{Name: target.Name, Part: jobs[0]}
+	resize.Target = Target{Namespace: target.Namespace, Name: target.Name, Part: jobs[0]}
 	_, err = s.Resized(jobs[0], resize.Pods)
 	return resize, err
 }

@@ -228,7 +228,7 @@ func TestResized(t *testing.T) {
 		t.Errorf("plan is %q, want %q", got, want)
 	}
 	set, ok := s.Lines[4].Statement.(scenario.Set)
-	if want := (scenario.Target{Name: "a", Part: "train", Growth: 2}); !ok || set.Target != want || want.String() != "a/train+2" {
+	if want := (scenario.Target{Namespace: "default", Name: "a", Part: "train", Growth: 2}); !ok || set.Target != want || want.String() != "a/train+2" {
 		t.Errorf("the growth is %+v, want %+v", set.Target, want)
 	}
 }

@@ -1,9 +1,12 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -110,6 +113,13 @@ func (Run) statement()       {}
 type Target struct {
 	Name, Part string
 	Growth     int
+	// Namespace is that of the job. An empty one is the namespace default.
+	Namespace string
+}
+
+// Key returns the namespace and the name of the job.
+func (t Target) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(t.Namespace, metav1.NamespaceDefault), Name: t.Name}
 }
 
 func (t Target) String() string {

@@ -51,8 +51,9 @@ type Cluster struct {
 	Jobs         map[types.UID]*batchv1.Job
 	JobsByJobSet map[types.UID][]types.UID
 	// Pods has the pods of a Job, by its UID.
-	Pods     map[types.UID]*PodSet
-	UserJobs map[string]*UserJob
+	Pods map[types.UID]*PodSet
+	// UserJobs has the submitted JobSets, and PlainJobs the jobs of other kinds, whose keys are those of their quota Workloads.
+	UserJobs, PlainJobs map[types.NamespacedName]*UserJob
 	// Previous has, unless it is nil, the previous versions of the objects of a JobSet that have changed since the manager last read all of them.
 	Previous map[types.NamespacedName]map[ObjectName]Version
 
@@ -83,7 +84,8 @@ func New(t *timeline.Timeline) *Cluster {
 		Jobs:              map[types.UID]*batchv1.Job{},
 		JobsByJobSet:      map[types.UID][]types.UID{},
 		Pods:              map[types.UID]*PodSet{},
-		UserJobs:          map[string]*UserJob{},
+		UserJobs:          map[types.NamespacedName]*UserJob{},
+		PlainJobs:         map[types.NamespacedName]*UserJob{},
 		WorkloadQueue:     newWorkQueue(),
 		JobSetQueue:       newWorkQueue(),
 		JobQueue:          map[types.UID]bool{},

@@ -114,7 +114,7 @@ func (cl *Cluster) SubjectOfJob(job *batchv1.Job) string {
 
 // OwnerOfJob returns the submission to which a Job belongs.
 func (cl *Cluster) OwnerOfJob(job *batchv1.Job) *UserJob {
-	return cl.UserJobs[job.Labels[jobset.JobSetNameKey]]
+	return cl.UserJobs[types.NamespacedName{Namespace: job.Namespace, Name: job.Labels[jobset.JobSetNameKey]}]
 }
 
 // AttemptOf returns the attempt of its JobSet to which a Job belongs, counted from 0.

@@ -67,6 +67,14 @@ func (j *UserJob) NewJobSet() *jobsetapi.JobSet {
 	return js
 }
 
+// Named returns the job that a target names, or nil if it is not submitted yet.
+func (cl *Cluster) Named(t scenario.Target) *UserJob {
+	if j := cl.UserJobs[t.Key()]; j != nil {
+		return j
+	}
+	return cl.PlainJobs[t.Key()]
+}
+
 // StageOf returns the stage to which a Job belongs.
 func (j *UserJob) StageOf(job *batchv1.Job) *stageplan.Stage {
 	i := slices.IndexFunc(j.Plan.Stages, func(st stageplan.Stage) bool {

@@ -28,7 +28,10 @@ func IsEvictable(w *kueue.Workload) bool {
 
 // OwnerOf returns the job that a quota Workload belongs to.
 func (cl *Cluster) OwnerOf(w *kueue.Workload) *UserJob {
-	return cl.UserJobs[cmp.Or(w.Labels[apis.JobSetLabel], w.Name)]
+	if name := w.Labels[apis.JobSetLabel]; name != "" {
+		return cl.UserJobs[types.NamespacedName{Namespace: w.Namespace, Name: name}]
+	}
+	return cl.PlainJobs[KeyOf(w)]
 }
 
 // WorkloadsOf returns the quota Workloads of a job, those of a stage before those of its growths.
@@ -76,7 +79,7 @@ func (cl *Cluster) Subject(key admission.StageKey) string {
 func (cl *Cluster) Concerns(t scenario.Target, w *kueue.Workload) bool {
 	j := cl.OwnerOf(w)
 	switch {
-	case t.Name != j.Name:
+	case j == nil || t.Key() != j.Key():
 		return false
 	case t.Part == "":
 		return true
@@ -137,7 +140,8 @@ func (cl *Cluster) RemoveFinalizer(w *kueue.Workload) {
 
 // DropWorkload removes a quota Workload permanently.
 func (cl *Cluster) DropWorkload(w *kueue.Workload) {
-	isDeleted := cl.OwnerOf(w).IsDeleted
+	owner := cl.OwnerOf(w)
+	isDeleted := owner == nil || owner.IsDeleted
 	switch {
 	case jobsetstate.GrowthNumber(w) > 0 && !isDeleted:
 		cl.Log("drop %s", SubjectOf(w))

@@ -71,7 +71,7 @@ func (m *Manager) snapshot(key types.NamespacedName, cache *cluster.Cache) *jobs
 	}
 	owned := map[types.UID]jobsetstate.Objects{}
 	if js := cache.JobSet(key); js != nil {
-		j := m.UserJobs[key.Name]
+		j := m.UserJobs[key]
 		snapshot.JobSet, snapshot.Priority = js, jobsetstate.Priority{Value: j.Priority, Class: j.ClassRef()}
 		snapshot.Plan = m.planOf(js)
 		owned[js.UID] = jobsetstate.Objects{}
@@ -101,7 +101,7 @@ func (m *Manager) snapshot(key types.NamespacedName, cache *cluster.Cache) *jobs
 
 // planOf returns the plan of a version of a JobSet.
 func (m *Manager) planOf(js *jobsetapi.JobSet) *stageplan.Plan {
-	j := m.UserJobs[js.Name]
+	j := m.UserJobs[types.NamespacedName{Namespace: js.Namespace, Name: js.Name}]
 	if js == m.JobSets[j.Key()] {
 		return j.Plan
 	}

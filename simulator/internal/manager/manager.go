@@ -4,6 +4,8 @@ package manager
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -94,8 +96,10 @@ func (m *Manager) Restart() {
 	m.WorkloadQueue.Forget()
 	m.WorkloadQueue.AddAll(m.Cluster)
 	m.JobSetQueue.Forget()
-	for _, j := range m.UserJobs {
-		m.Touch(j.Namespace, j.Name)
+	for _, jobs := range []map[types.NamespacedName]*cluster.UserJob{m.UserJobs, m.PlainJobs} {
+		for key := range jobs {
+			m.JobSetQueue.Add(key)
+		}
 	}
 	if err := m.Start(); err != nil {
 		m.Fail(err)

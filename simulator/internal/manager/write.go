@@ -88,7 +88,7 @@ func (w *stepWriter) create(workload *kueue.Workload) error {
 	if w.Workloads[cluster.KeyOf(workload)] != nil {
 		return nil
 	}
-	for _, setting := range w.UserJobs[w.snapshot.Key.Name].Settings {
+	for _, setting := range w.UserJobs[w.snapshot.Key].Settings {
 		if w.Concerns(setting.Target, workload) {
 			// The fields were validated when the scenario was read.
 			_ = setting.Fields.Apply(workload)
