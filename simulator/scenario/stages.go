@@ -22,7 +22,9 @@ type planner struct {
 	startup *jobsetapi.StartupPolicy
 	// sizes are the numbers of pods that differ from those in the text.
 	sizes map[string]int32
-	jobs  []jobsetapi.ReplicatedJob
+	// replicas are the numbers of Jobs.
+	replicas perJob[int32]
+	jobs     []jobsetapi.ReplicatedJob
 }
 
 // readStages reads ps(gpu=2)=Ready=>train(gpu=6): chains of ReplicatedJobs, with + between those that start together and a semicolon
@@ -134,6 +136,9 @@ func (p *planner) add(name, body, sign string) (int, error) {
 	}
 	job := jobsetapi.ReplicatedJob{}
 	job.Name, job.Replicas = name, 1
+	if n, ok := p.replicas.of(name); ok {
+		job.Replicas = n
+	}
 	template := corev1.PodTemplateSpec{Spec: *p.pod.DeepCopy()}
 	template.Spec.Containers[0].Resources.Requests = maps.Clone(requests)
 	job.Template = batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{

@@ -50,6 +50,7 @@ type Submission struct {
 	fails           perJob[int]
 
 	stages, pods string
+	replicas     perJob[int32]
 	// sizes are the numbers of pods of ReplicatedJobs that have been resized.
 	sizes       map[string]int32
 	startup     *jobsetapi.StartupPolicy
@@ -158,6 +159,10 @@ func planOptions(s *Submission) []Option {
 			"rules", "JOB[+JOB]:Ready|Succeeded,...", "The rules of its startupPolicy, which is InOrder: what the ReplicatedJobs after these wait for.",
 			then(list(rule), func(v []jobsetapi.StartupPolicyRule) { s.startupPolicy().Rules = v }),
 		},
+		{
+			"replicas", "COUNT|JOB:COUNT,...", "How many Jobs each ReplicatedJob has; 1 if left out. Each has the pods that stages names.",
+			into(&s.replicas, perJobOf(replicas)),
+		},
 		{"pods", "PODS", "What a job of another kind consists of; see below.", into(&s.pods, anyText)},
 	}
 }
@@ -224,6 +229,15 @@ func courseOptions(s *Submission) []Option {
 	}
 }
 
+// replicas reads a number of Jobs.
+func replicas(text string) (int32, error) {
+	n, err := count(text)
+	if err == nil && n == 0 {
+		err = errors.New("a ReplicatedJob needs at least one Job")
+	}
+	return n, err
+}
+
 // gates reads names that may have a domain, or none.
 func gates(text string) ([]string, error) {
 	if text == "none" {
@@ -259,6 +273,8 @@ func readSubmission(name string, fields Fields) (*Submission, error) {
 		return nil, errors.New("say what it consists of: either stages=train(gpu=6), for a JobSet, or pods=3*gpu:2")
 	case s.pods != "" && (s.MaxRestarts > 0 || s.StageAdmission != "" || s.startup != nil || s.Success != nil):
 		return nil, errors.New("restarts, policy, order, rules and success are for JobSets: write stages instead of pods")
+	case s.pods != "" && (s.replicas.all != nil || s.replicas.some != nil):
+		return nil, errors.New("replicas are for JobSets: write stages instead of pods")
 	case s.pods == "" && s.MinCount != nil:
 		return nil, errors.New("min needs pods: stages of JobSets are admitted whole")
 	}
@@ -269,7 +285,7 @@ func readSubmission(name string, fields Fields) (*Submission, error) {
 // plan reads the stages of the submission.
 func (s *Submission) plan() error {
 	var err error
-	p := &planner{pod: s.podSpec(), startup: s.startup, sizes: s.sizes}
+	p := &planner{pod: s.podSpec(), startup: s.startup, sizes: s.sizes, replicas: s.replicas}
 	if s.IsJobSet {
 		s.Plan, err = p.readStages(s.stages)
 		s.Spec = s.spec(p)
@@ -279,7 +295,7 @@ func (s *Submission) plan() error {
 	if err != nil {
 		return err
 	}
-	for _, jobs := range [][]string{keys(s.run.some), keys(s.readyAfter.some), keys(s.fails.some), s.Success} {
+	for _, jobs := range [][]string{keys(s.replicas.some), keys(s.run.some), keys(s.readyAfter.some), keys(s.fails.some), s.Success} {
 		for _, job := range jobs {
 			if !slices.Contains(s.jobsOf(""), job) {
 				return fmt.Errorf("%s has no ReplicatedJob %q", s.Name, job)

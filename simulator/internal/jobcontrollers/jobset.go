@@ -13,7 +13,6 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/jobset/pkg/constants"
 
-	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
@@ -54,6 +53,10 @@ func (sc *JobSetController) Reconcile(js *jobsetapi.JobSet) {
 func (sc *JobSetController) createJobs(js *jobsetapi.JobSet, current []*batchv1.Job) {
 	suspended := ptr.Deref(js.Spec.Suspend, false)
 	inOrder := js.Spec.StartupPolicy != nil && js.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder
+	exists := map[string]bool{}
+	for _, job := range sc.JobsOf(js.UID) {
+		exists[job.Name] = true
+	}
 	for i := range js.Spec.ReplicatedJobs {
 		r := &js.Spec.ReplicatedJobs[i]
 		if slices.ContainsFunc(r.DependsOn, func(d jobset.DependsOn) bool {
@@ -64,40 +67,52 @@ func (sc *JobSetController) createJobs(js *jobsetapi.JobSet, current []*batchv1.
 		if !suspended && inOrder && HasReached(current, r.Name, false) {
 			continue
 		}
-		sc.createJob(js, r)
+		for index := range r.Replicas {
+			if job := newJob(js, r, index); !exists[job.Name] {
+				sc.PutJob(job)
+			}
+		}
 		if !suspended && inOrder {
 			return
 		}
 	}
 }
 
-// HasReached reports whether the Job of a ReplicatedJob is ready, or has succeeded.
+// HasReached reports whether all Jobs of a ReplicatedJob are ready, or have succeeded.
 func HasReached(jobs []*batchv1.Job, replicatedJob string, succeeded bool) bool {
-	return slices.ContainsFunc(jobs, func(job *batchv1.Job) bool {
-		return job.Labels[jobset.ReplicatedJobNameKey] == replicatedJob &&
-			(childjob.IsFinished(job, batchv1.JobComplete) || !succeeded && childjob.IsReady(job))
-	})
+	replicas, reached := 1, 0
+	for _, job := range jobs {
+		if job.Labels[jobset.ReplicatedJobNameKey] != replicatedJob {
+			continue
+		}
+		if number, err := strconv.Atoi(job.Labels[jobset.ReplicatedJobReplicas]); err == nil {
+			replicas = number
+		}
+		if childjob.IsFinished(job, batchv1.JobComplete) || !succeeded && childjob.IsReady(job) {
+			reached++
+		}
+	}
+	return reached >= replicas
 }
 
-// createJob creates the one Job of a ReplicatedJob, held, unless a Job of its name exists.
-func (sc *JobSetController) createJob(js *jobsetapi.JobSet, r *jobsetapi.ReplicatedJob) {
-	name := js.Name + "-" + r.Name + "-0"
-	if slices.ContainsFunc(sc.JobsOf(js.UID), func(job *batchv1.Job) bool { return job.Name == name }) {
-		return
-	}
-	labels := map[string]string{
-		jobset.JobSetNameKey: js.Name, jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: r.Name, jobset.JobIndexKey: "0",
-		constants.RestartsKey: strconv.Itoa(int(js.Status.Restarts)), apis.HoldLabel: apis.HoldValue,
-	}
+// newJob returns a Job of a ReplicatedJob, held, with the labels that identify it.
+func newJob(js *jobsetapi.JobSet, r *jobsetapi.ReplicatedJob, index int32) *batchv1.Job {
+	labels := map[string]string{}
+	maps.Copy(labels, r.Template.Labels)
+	maps.Copy(labels, map[string]string{
+		jobset.JobSetNameKey: js.Name, jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: r.Name,
+		jobset.ReplicatedJobReplicas: strconv.Itoa(int(r.Replicas)), jobset.JobIndexKey: strconv.Itoa(int(index)),
+		constants.RestartsKey: strconv.Itoa(int(js.Status.Restarts)),
+	})
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: js.Namespace, Name: name, Labels: labels, Annotations: maps.Clone(r.Template.Annotations),
+			Namespace: js.Namespace, Name: fmt.Sprintf("%s-%s-%d", js.Name, r.Name, index), Labels: labels, Annotations: maps.Clone(r.Template.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
 		},
 		Spec: *r.Template.Spec.DeepCopy(),
 	}
 	job.Spec.Suspend = new(true)
-	sc.PutJob(job)
+	return job
 }
 
 // resizeJob gives a Job the number of pods that the JobSet asks for. An admission policy turns the write into a no-op for a running Job that
@@ -107,7 +122,11 @@ func (sc *JobSetController) resizeJob(js *jobsetapi.JobSet, job *batchv1.Job) {
 	if i < 0 || !childjob.IsHeld(job) && !childjob.IsRunning(job) {
 		return
 	}
-	want := *js.Spec.ReplicatedJobs[i].Template.Spec.Parallelism
+	spec := &js.Spec.ReplicatedJobs[i].Template.Spec
+	if spec.Parallelism == nil || !ptr.Equal(spec.Parallelism, spec.Completions) {
+		return
+	}
+	want := *spec.Parallelism
 	if now := childjob.PodsAtOnce(job); want == now || want > now && childjob.IsRunning(job) {
 		return
 	}
@@ -123,13 +142,18 @@ func (sc *JobSetController) isComplete(js *jobsetapi.JobSet, current []*batchv1.
 	if js.Spec.SuccessPolicy != nil {
 		policy = *js.Spec.SuccessPolicy
 	}
-	expected, succeeded := 0, 0
+	counts := func(replicatedJob string) bool {
+		return len(policy.TargetReplicatedJobs) == 0 || slices.Contains(policy.TargetReplicatedJobs, replicatedJob)
+	}
+	expected, succeeded := int32(0), int32(0)
 	for i := range js.Spec.ReplicatedJobs {
-		if name := js.Spec.ReplicatedJobs[i].Name; len(policy.TargetReplicatedJobs) == 0 || slices.Contains(policy.TargetReplicatedJobs, name) {
-			expected++
-			if HasReached(current, name, true) {
-				succeeded++
-			}
+		if r := &js.Spec.ReplicatedJobs[i]; counts(r.Name) {
+			expected += r.Replicas
+		}
+	}
+	for _, job := range current {
+		if counts(job.Labels[jobset.ReplicatedJobNameKey]) && childjob.IsFinished(job, batchv1.JobComplete) {
+			succeeded++
 		}
 	}
 	return succeeded > 0 && (policy.Operator == jobset.OperatorAny || succeeded == expected)
