@@ -177,6 +177,13 @@ func TestRelief(t *testing.T) {
 			if !slices.Equal(evicted, tc.want) || !strings.Contains(w.evictedFor, tc.wantMessage) {
 				t.Fatalf("evicted %q: %q, want %q: %q", evicted, w.evictedFor, tc.want, tc.wantMessage)
 			}
+			wantDeadlocks := len(tc.want)
+			if !strings.HasPrefix(w.evictedFor, "deadlock recovery: ") {
+				wantDeadlocks = 0
+			}
+			if w.deadlockEvictions != wantDeadlocks {
+				t.Fatalf("%d evictions resolve a deadlock, want %d: %q", w.deadlockEvictions, wantDeadlocks, w.evictedFor)
+			}
 			if len(admitted) > 0 {
 				t.Fatalf("admitted %q after the cut", admitted)
 			}

@@ -41,8 +41,10 @@ type world struct {
 	evictions []string
 	// evictedFor is the message of the last eviction.
 	evictedFor string
-	queues     map[string]*kueue.ClusterQueue
-	cohorts    map[string]*kueue.Cohort
+	// deadlockEvictions counts the evictions that resolve a deadlock.
+	deadlockEvictions int
+	queues            map[string]*kueue.ClusterQueue
+	cohorts           map[string]*kueue.Cohort
 	// flavors are all flavors that a ClusterQueue has ever named.
 	flavors map[string]*kueue.ResourceFlavor
 }
@@ -321,6 +323,9 @@ func (w *world) decide() []string {
 			w.engine.Settle(d.ID)
 			w.evictions = append(w.evictions, d.String())
 			w.evictedFor = d.Message
+			if d.ResolvesDeadlock {
+				w.deadlockEvictions++
+			}
 		case admission.Refuse:
 			w.refusals[d.Stage] = d.Refusal
 		}

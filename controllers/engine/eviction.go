@@ -145,6 +145,9 @@ func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Ev
 	if w.events.TryAccept() {
 		events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
 	}
+	if d.ResolvesDeadlock {
+		w.config.Metrics.DeadlockResolved(string(before.Status.Admission.ClusterQueue))
+	}
 	message := e.Message
 	if d.Preemption != nil {
 		message += "; preemptor: " + workloadstatus.NameOf(d.Stage.Namespace, d.Preemption.Preemptor) + "; " + d.Message

@@ -138,6 +138,11 @@ func (m *Metrics) Preempted(preemptingClusterQueue, reason string) {
 	m.preempted.WithLabelValues(preemptingClusterQueue, reason, m.replica.role()).Inc()
 }
 
+// DeadlockResolved counts one stage that was evicted to resolve a deadlock.
+func (m *Metrics) DeadlockResolved(clusterQueue string) {
+	m.deadlockEvictions.WithLabelValues(clusterQueue).Inc()
+}
+
 // Decided counts one call of Engine.Decide that decided about an admission, and its duration.
 func (m *Metrics) Decided(decisions []admission.Decision, took time.Duration) {
 	result := ""

@@ -243,6 +243,7 @@ func TestChangesThatAreNotRecorded(t *testing.T) {
 		l.set(1, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
 		l.metrics.Preempted("gone", "InClusterQueue")
 		l.metrics.Admitted("gone")
+		l.metrics.DeadlockResolved("gone")
 		delete(l.queues, "gone")
 		l.recorder.ClusterQueueGone("gone")
 		l.recorder.LocalQueueGone(types.NamespacedName{Namespace: "ns", Name: "gone"})

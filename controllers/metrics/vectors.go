@@ -108,9 +108,9 @@ func newKueueVectors(all *catalogue) kueueVectors {
 
 // stageVectors are metrics of Tranche alone.
 type stageVectors struct {
-	stageWait, stageHold                             *prometheus.HistogramVec
-	idleQuota, mismatches, admissions, writeFailures *prometheus.CounterVec
-	releases, audits                                 prometheus.Counter
+	stageWait, stageHold                                                *prometheus.HistogramVec
+	idleQuota, mismatches, admissions, writeFailures, deadlockEvictions *prometheus.CounterVec
+	releases, audits                                                    prometheus.Counter
 }
 
 func newStageVectors(all *catalogue) stageVectors {
@@ -129,6 +129,9 @@ func newStageVectors(all *catalogue) stageVectors {
 		admissions: all.counter("tranche_admissions_total", "Number of stages admitted, by ClusterQueue.", []string{"cluster_queue"}),
 		writeFailures: all.counter("tranche_decision_write_failures_total",
 			"Number of decisions whose write failed, by kind of decision. The engine decides again, or the write is retried.", []string{"decision"}),
+		deadlockEvictions: all.counter("tranche_deadlock_evictions_total",
+			"Number of stages evicted to resolve a deadlock, by ClusterQueue. Admissions cause no deadlock, but changes of queues and quotas can.",
+			[]string{"cluster_queue"}),
 		releases: all.total("tranche_released_jobs_total", "Number of child Jobs released, so that their pods can start."),
 		audits: all.total("tranche_ledger_audits_total",
 			"Number of times that the charges of the engine were compared with the quota Workloads. The leader does this every minute."),

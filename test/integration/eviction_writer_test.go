@@ -2,9 +2,12 @@ package integration_test
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -30,6 +33,7 @@ const decisions = "decisions" // a namespace
 
 var _ = Describe("The writer of decisions", Ordered, func() {
 	var runner *engine.Runner
+	counters := metrics.New(metrics.Replica{})
 
 	BeforeAll(func(ctx SpecContext) {
 		Expect(env.CreateNamespace(ctx, decisions, nil)).To(Succeed())
@@ -44,7 +48,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		close(elected)
 		runner, err = engine.NewRunner(engine.Config{
 			Engine: idle, Client: env.adminClient, Reader: env.adminClient,
-			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Metrics: metrics.New(metrics.Replica{}), Elected: elected, Writers: 16,
+			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Metrics: counters, Elected: elected, Writers: 16,
 		})
 		Expect(err).NotTo(HaveOccurred())
 		done := make(chan struct{})
@@ -101,6 +105,30 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		Expect(victim.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}))
 		expectEvents(ctx, "victim", "EvictedDueToPreempted", "Preempted", "QuotaReserved")
 		expectEvents(ctx, "of-victim", "StageAdmitted", "StageEvicted")
+	}, SpecTimeout(patience))
+
+	It("counts each stage once that it evicts to resolve a deadlock", func(ctx SpecContext) {
+		w := newStage(ctx, "deadlocked")
+		runner.Write(admit(w))
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
+			g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadAdmitted)).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
+		for _, id := range []admission.DecisionID{10, 11} {
+			runner.Write(admission.Evict{
+				ID: id, Stage: client.ObjectKeyFromObject(w), UID: w.UID, Reason: kueue.WorkloadEvictedByPreemption, Message: "deadlock recovery", ResolvesDeadlock: true,
+			})
+		}
+		expectEvents(ctx, "of-deadlocked", "StageAdmitted", "StageEvicted")
+		registry := prometheus.NewRegistry()
+		for _, c := range counters.Collectors() {
+			Expect(registry.Register(c)).To(Succeed())
+		}
+		Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
+			# HELP tranche_deadlock_evictions_total Number of stages evicted to resolve a deadlock, by ClusterQueue. Admissions cause no deadlock, but changes of queues and quotas can.
+			# TYPE tranche_deadlock_evictions_total counter
+			tranche_deadlock_evictions_total{cluster_queue="`+string(w.Status.Admission.ClusterQueue)+`"} 1
+		`), "tranche_deadlock_evictions_total")).To(Succeed())
 	}, SpecTimeout(patience))
 
 	It("does not evict a quota Workload without quota", func(ctx SpecContext) {

@@ -25,7 +25,7 @@ func (cy *Cycle) recoverFromDeadlock() {
 			message := cy.whyRelief(j)
 			for _, s := range j.EvictionUnit.Stages {
 				if !s.IsLeaving() {
-					cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message})
+					cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message, ResolvesDeadlock: true})
 				}
 			}
 		}

@@ -50,8 +50,10 @@ type Evict struct {
 	Reason string
 	// Message is a sentence for the owner of the stage.
 	Message string
-	// Preemption is set if the reason is Preempted.
+	// Preemption is set if the stage is evicted for another stage.
 	Preemption *Preemption
+	// ResolvesDeadlock is true if the JobSet of the stage, and others that wait for its quota, could not finish otherwise.
+	ResolvesDeadlock bool
 }
 
 // A Preemption describes for which stage a victim is evicted, and why.
