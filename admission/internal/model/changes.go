@@ -8,20 +8,22 @@ import (
 
 // Changes are the queues and Cohorts whose views may have changed.
 type Changes struct {
-	ChangedClusterQueues map[*ClusterQueue]struct{}
-	ChangedLocalQueues   map[*LocalQueue]struct{}
+	ChangedClusterQueues []*ClusterQueue
+	ChangedLocalQueues   []*LocalQueue
 	// ChangedCohorts are those whose own object has changed.
 	ChangedCohorts map[string]struct{}
 }
 
 // Changed returns the queues that exist and whose views may have changed since the last call.
 func (ch *Changes) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
-	for q := range ch.ChangedClusterQueues {
+	for _, q := range ch.ChangedClusterQueues {
+		q.isChanged = false
 		if q.Exists {
 			clusterQueues = append(clusterQueues, q.Name)
 		}
 	}
-	for q := range ch.ChangedLocalQueues {
+	for _, q := range ch.ChangedLocalQueues {
+		q.isChanged = false
 		if q.Exists {
 			localQueues = append(localQueues, q.Key)
 		}
@@ -30,11 +32,22 @@ func (ch *Changes) Changed() (clusterQueues []string, localQueues []types.Namesp
 	slices.SortFunc(localQueues, CompareKeys)
 	clear(ch.ChangedClusterQueues)
 	clear(ch.ChangedLocalQueues)
+	ch.ChangedClusterQueues, ch.ChangedLocalQueues = ch.ChangedClusterQueues[:0], ch.ChangedLocalQueues[:0]
 	return clusterQueues, localQueues
 }
 
 // NoteChange makes Changed return a ClusterQueue.
-func (ch *Changes) NoteChange(q *ClusterQueue) { ch.ChangedClusterQueues[q] = struct{}{} }
+func (ch *Changes) NoteChange(q *ClusterQueue) {
+	if !q.isChanged {
+		q.isChanged = true
+		ch.ChangedClusterQueues = append(ch.ChangedClusterQueues, q)
+	}
+}
 
 // NoteLocalChange makes Changed return a LocalQueue.
-func (ch *Changes) NoteLocalChange(q *LocalQueue) { ch.ChangedLocalQueues[q] = struct{}{} }
+func (ch *Changes) NoteLocalChange(q *LocalQueue) {
+	if !q.isChanged {
+		q.isChanged = true
+		ch.ChangedLocalQueues = append(ch.ChangedLocalQueues, q)
+	}
+}

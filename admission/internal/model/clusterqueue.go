@@ -44,9 +44,11 @@ type ClusterQueue struct {
 	IsUnprotected bool
 
 	// Node is charged; Bare has the same limits and is not.
-	Node, Bare   *quota.Node
-	CohortTree   *CohortTree
-	IsScheduled  bool
+	Node, Bare  *quota.Node
+	CohortTree  *CohortTree
+	IsScheduled bool
+	// isChanged is true if Changed has to return it.
+	isChanged    bool
 	PendingQueue *pendingQueue
 	QueueTotals  QueueTotals
 	// Charged are the stages that are charged here, and Holders is the view that preemption has of them.

@@ -18,6 +18,8 @@ type LocalQueue struct {
 	ClusterQueue string
 	Weight       float64
 	QueueTotals  QueueTotals
+	// isChanged is true if Changed has to return it.
+	isChanged bool
 	// Consumed is the usage in the status when the queue was first observed; Account is opened at the first Decide after that; Sampled is the
 	// usage for the new status.
 	Consumed *kueue.LocalQueueAdmissionFairSharingStatus

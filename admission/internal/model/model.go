@@ -77,15 +77,13 @@ func New(config Config) (*Model, error) {
 		decay = fairshare.NewDecay(tree.Index, *config.AdmissionFairSharing)
 	}
 	return &Model{
-		Config:     config,
-		Tree:       tree,
-		SafetyTree: safetyTree,
-		Bank:       safety.NewBank(safetyTree),
-		Demand:     demand.NewCatalog(config.Charges, config.Devices),
-		Schedule:   Schedule{IsStale: true},
-		Changes: Changes{
-			ChangedClusterQueues: map[*ClusterQueue]struct{}{}, ChangedLocalQueues: map[*LocalQueue]struct{}{}, ChangedCohorts: map[string]struct{}{},
-		},
+		Config:            config,
+		Tree:              tree,
+		SafetyTree:        safetyTree,
+		Bank:              safety.NewBank(safetyTree),
+		Demand:            demand.NewCatalog(config.Charges, config.Devices),
+		Schedule:          Schedule{IsStale: true},
+		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
 		lastTopic:         AllReady,
 		Meter:             fairshare.NewMeter(tree),
 		Finder:            preempt.NewFinder(tree, config.strategies()...),

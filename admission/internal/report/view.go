@@ -177,7 +177,7 @@ func (rp *Reporter) ChangedCohorts() []string {
 	if !rp.m.Config.FairSharing {
 		return nil
 	}
-	for q := range rp.m.Changes.ChangedClusterQueues {
+	for _, q := range rp.m.Changes.ChangedClusterQueues {
 		for n := q.Node.Parent(); n != nil; n = n.Parent() {
 			changed[n.Name] = struct{}{}
 		}
