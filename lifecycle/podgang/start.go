@@ -177,7 +177,9 @@ func (b *stepBuilder) keepParts(why string) {
 	if why == "" && !b.allAdmitted() {
 		why = b.timeOut()
 	}
-	isClosed := why != "" || slices.ContainsFunc(b.initial, b.isPutOff)
+	isClosed := why != "" || slices.ContainsFunc(b.initial, func(w *kueue.Workload) bool {
+		return workloadstatus.BacksOff(w.Status.RequeueState, b.now)
+	})
 	for _, there := range b.initial {
 		wanted, gate := there.DeepCopy(), ""
 		wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef = kueue.LocalQueueName(b.Gang.Queue), &b.Priority.Value, b.Priority.Class
@@ -213,11 +215,6 @@ func (b *stepBuilder) renewParts() bool {
 		b.step.DeleteWorkloads = append(b.step.DeleteWorkloads, b.initial...)
 	}
 	return true
-}
-
-func (b *stepBuilder) isPutOff(w *kueue.Workload) bool {
-	state := w.Status.RequeueState
-	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(b.now)
 }
 
 // timeOut evicts a gang that has not started and has held quota for too long. It returns the message, or nothing if it does not.

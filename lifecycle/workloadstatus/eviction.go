@@ -100,7 +100,7 @@ func QuotaReleased(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus
 	requeued, reason := metav1.ConditionFalse, evicted.Reason
 	if evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures {
 		requeued = metav1.ConditionTrue
-		if s.isPostponed() {
+		if BacksOff(s.status.RequeueState, s.now) {
 			requeued, reason = metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck
 		}
 	}
@@ -128,9 +128,9 @@ func (s *statusBuilder) waitNoMore() {
 	}
 }
 
-func (s *statusBuilder) isPostponed() bool {
-	state := s.status.RequeueState
-	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(s.now)
+// BacksOff reports whether the requeue time of a requeueState is in the future.
+func BacksOff(state *kueue.RequeueState, now time.Time) bool {
+	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(now)
 }
 
 // LaterTry returns the requeueState of a quota Workload that backs off for as long as the AdmissionChecks in state Retry ask for.

@@ -305,10 +305,8 @@ func waiting(s *Snapshot, now time.Time) *Step {
 	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
 		return postponed(w, Verdict(retry), now)
 	}
-	if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
-		if left := state.RequeueAt.Sub(now); left > 0 {
-			return &Step{RequeueAfter: left}
-		}
+	if state := w.Status.RequeueState; BacksOff(state, now) {
+		return &Step{RequeueAfter: state.RequeueAt.Sub(now)}
 	}
 	c := KeptOut(w)
 	switch {
@@ -378,7 +376,7 @@ func postponed(w *kueue.Workload, message string, now time.Time) *Step {
 	s := newStatusBuilder(w, now)
 	s.resetChecks()
 	s.status.RequeueState = LaterTry(w, now)
-	if s.isPostponed() {
+	if BacksOff(s.status.RequeueState, s.now) {
 		s.set(kueue.WorkloadRequeued, metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck, message)
 	}
 	return &Step{Status: &s.status}
