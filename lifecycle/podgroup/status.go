@@ -59,7 +59,7 @@ func groupOf(apiVersion string) string {
 // StatusAfter returns the new status of the PodGroup of a gang, given the previous one. A finished one stays unchanged, whatever becomes of the
 // pods, as with the controllers of these APIs.
 func (g *Gang) StatusAfter(before Status, now time.Time) Status {
-	if g.Object == nil || isOver(before.Phase) {
+	if g.Object == nil || before.Phase == PhaseFinished || before.Phase == PhaseFailed {
 		return before
 	}
 	after := g.pods()
@@ -84,8 +84,6 @@ func (s *Status) Counts() map[string]*int64 {
 		"admitted": &s.Admitted, "scheduled": &s.Scheduled, "running": &s.Running, "succeeded": &s.Succeeded, "failed": &s.Failed,
 	}
 }
-
-func isOver(phase string) bool { return phase == PhaseFinished || phase == PhaseFailed }
 
 // pods counts the ungated pods. A pod that terminates because it is deleted has neither succeeded nor failed: an evicted gang has not finished.
 func (g *Gang) pods() Status {

@@ -22,15 +22,12 @@ func (g *Gang) splitTimedOut() {
 	g.Pods = slices.DeleteFunc(g.Pods, isOut)
 }
 
-// hasTimedOutObject reports whether no quota is reserved for the PodGroup before its pods exist, because they were not created in time before.
-func (g *Gang) hasTimedOutObject() bool { return g.stops && HasTimeoutAnnotation(g.Object.Annotations) }
-
 // HasTimeoutAnnotation reports whether a pod or PodGroup with these annotations is marked because its gang did not start in time.
 func HasTimeoutAnnotation(annotations map[string]string) bool {
 	return annotations[apis.KoordinatorTimeoutAnnotation] == "true"
 }
 
-// Reserves reports whether the gang asks for quota although its pods do not exist.
+// Reserves reports whether the gang asks for quota although its pods do not exist. It does not if they were not created in time before.
 func (g *Gang) Reserves() bool {
-	return g.Object != nil && len(g.Object.MinResources) > 0 && !g.hasTimedOutObject()
+	return g.Object != nil && len(g.Object.MinResources) > 0 && (!g.stops || !HasTimeoutAnnotation(g.Object.Annotations))
 }
