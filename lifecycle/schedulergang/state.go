@@ -200,9 +200,6 @@ func (s *State) Gangs() int32 {
 
 // PodFields returns the fields that put the pods of a Job into their gang.
 func (s *State) PodFields(replicatedJob string, job int32) PodFields {
-	if s == nil {
-		return PodFields{}
-	}
 	return s.GangSet.PodFields(s.provider, replicatedJob, job)
 }
 
