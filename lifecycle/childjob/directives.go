@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -91,13 +92,10 @@ func countRelease(job *batchv1.Job) {
 	if job.Annotations[apis.GroupStartAnnotation] == "" {
 		return
 	}
-	template := &job.Spec.Template
+	template := &job.Spec.Template.ObjectMeta
 	// Only the manager writes it. If the value is not a number, the count starts again.
 	releases, _ := strconv.Atoi(template.Annotations[apis.ReleaseAnnotation])
-	if template.Annotations == nil {
-		template.Annotations = map[string]string{}
-	}
-	template.Annotations[apis.ReleaseAnnotation] = strconv.Itoa(max(releases, 0) + 1)
+	metav1.SetMetaDataAnnotation(template, apis.ReleaseAnnotation, strconv.Itoa(max(releases, 0)+1))
 }
 
 // Honors returns an error if the pod template of a Job with running pods lacks any of the updates, which can then no longer be added.
@@ -213,12 +211,9 @@ func (a *additions) takeBack(template *corev1.PodTemplateSpec) {
 
 // note records the additions in annotations of the Job.
 func (a *additions) note(job *batchv1.Job) error {
-	if job.Annotations == nil {
-		job.Annotations = map[string]string{}
-	}
 	if len(a.nodeLabels) > 0 {
 		slices.Sort(a.nodeLabels)
-		job.Annotations[apis.FlavorNodeLabelsAnnotation] = strings.Join(a.nodeLabels, ",")
+		metav1.SetMetaDataAnnotation(&job.ObjectMeta, apis.FlavorNodeLabelsAnnotation, strings.Join(a.nodeLabels, ","))
 	}
 	if len(a.Labels)+len(a.Annotations)+len(a.Tolerations) == 0 {
 		return nil
@@ -227,7 +222,7 @@ func (a *additions) note(job *batchv1.Job) error {
 	if err != nil {
 		return fmt.Errorf("note what was added to Job %q: %w", job.Name, err)
 	}
-	job.Annotations[additionsAnnotation] = string(data)
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, additionsAnnotation, string(data))
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
@@ -43,12 +44,7 @@ func OriginalLabels(pod *corev1.Pod) map[string]string {
 	if len(original) == 0 {
 		return pod.Labels
 	}
-	labels := maps.Clone(pod.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, original)
-	return labels
+	return labels.Merge(pod.Labels, original)
 }
 
 // JobSetOfPod returns the UID of the JobSet whose quota a pod uses, or "". The label alone proves nothing: a pod uses quota if a Job

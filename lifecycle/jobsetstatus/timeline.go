@@ -1,6 +1,7 @@
 package jobsetstatus
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -93,10 +94,8 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	s.NotReadySince = h.notReadySince(t)
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
 	s.Admitted, s.Ready, s.Finished = metav1.Time{}, h.readyTime(), nil
-	for _, conditionType := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		if c := quotaworkload.FindTrue(h.Workload, conditionType); c != nil {
-			s.Admitted = c.LastTransitionTime
-		}
+	if c := cmp.Or(quotaworkload.FindTrue(h.Workload, kueue.WorkloadAdmitted), quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)); c != nil {
+		s.Admitted = c.LastTransitionTime
 	}
 	if c := quotaworkload.FindTrue(h.Workload, kueue.WorkloadFinished); c != nil {
 		s.Finished = &c.LastTransitionTime

@@ -81,12 +81,12 @@ func stagesOf(s *jobsetstate.Snapshot) (stages []stage, evicted *stage) {
 			st.tallies[name] = tally{replicas: replicas[name]}
 		}
 		st.addJobs(s)
-		if !s.IsUnqueued {
-			st.addWorkload(s)
-		}
-		st.readSucceeded()
+		st.done = childjob.Succeeded{}
 		if s.IsUnqueued {
 			st.recall(s.JobSet)
+		} else {
+			st.addWorkload(s)
+			st.readSucceeded()
 		}
 	}
 	inferSucceeded(stages)
@@ -276,9 +276,6 @@ func addGate(workload *kueue.Workload, gate string) {
 // adjust does the same for any quota Workload of the stage. It calls resize last.
 func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
-	}
 	st.gate(s, after)
 	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.Priority.Class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
@@ -318,7 +315,7 @@ func (st *stage) gate(s *jobsetstate.Snapshot, workload *kueue.Workload) {
 		gates = append(gates, apis.DeactivatedGate)
 	}
 	quotaworkload.SetGates(workload, gates)
-	workload.Annotations[apis.AttemptAnnotation] = jobsetstate.AttemptOf(s.JobSet)
+	metav1.SetMetaDataAnnotation(&workload.ObjectMeta, apis.AttemptAnnotation, jobsetstate.AttemptOf(s.JobSet))
 }
 
 // newWorkload makes the quota Workload of a stage.
@@ -334,7 +331,6 @@ func newWorkload(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
 				apis.StageLabel:      st.Name,
 				apis.StageIndexLabel: strconv.Itoa(st.index),
 			},
-			Annotations:     map[string]string{},
 			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
 		},

@@ -127,7 +127,7 @@ type ReportProgress struct {
 	HasSucceeded bool
 }
 
-// RequeueWithin requests another reconcile after left, or earlier.
+// RequeueWithin requests another reconcile after left, or earlier. It does nothing if left is zero.
 func (w *Step) RequeueWithin(left time.Duration) {
 	w.RequeueAfter = workloadstatus.Sooner(w.RequeueAfter, left)
 }

@@ -28,7 +28,6 @@ import (
 
 // readSucceeded reads which Jobs of a stage its quota Workload records as succeeded in the current attempt.
 func (st *stage) readSucceeded() {
-	st.done = childjob.Succeeded{}
 	if st.workload == nil || st.stale {
 		return
 	}
