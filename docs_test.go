@@ -209,7 +209,7 @@ func TestDocumentReasons(t *testing.T) {
 		"reason of gangs or groups":  `(?m)^\tG(?:ang|roup)[A-Z]\w* += "([A-Z]\w+)"`,
 		"other reason":               `(?m)^\treason[A-Z]\w* += "([A-Z]\w+)"`,
 		"reason of a gang of pods":   `Message\{"([A-Z]\w+)"`,
-		"reason of an Event":         `corev1\.EventType\w+, "([A-Z]\w+)", "`,
+		"reason of an Event":         `(?:normal|warning)\("([A-Z]\w+)", "`,
 		"reason of a LocalQueue":     `Activity\{(?:Status: )?metav1\.Condition\w+, (?:Reason: )?"([A-Z]\w+)"`,
 		"check of the engine":        `(?:Check: |[mM]isconfigured\(|[sS]uspended\()"([A-Z]\w+)"`,
 		"check with a constant name": constantsOf(ours, `(?:Check: |[mM]isconfigured\(|[sS]uspended\()([a-z]\w+)[,}]`),
