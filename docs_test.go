@@ -211,8 +211,8 @@ func TestDocumentReasons(t *testing.T) {
 		"reason of a gang of pods":   `Message\{"([A-Z]\w+)"`,
 		"reason of an Event":         `(?:normal|warning)\("([A-Z]\w+)", "`,
 		"reason of a LocalQueue":     `Activity\{(?:Status: )?metav1\.Condition\w+, (?:Reason: )?"([A-Z]\w+)"`,
-		"check of the engine":        `(?:Check: |[mM]isconfigured\(|[sS]uspended\()"([A-Z]\w+)"`,
-		"check with a constant name": constantsOf(ours, `(?:Check: |[mM]isconfigured\(|[sS]uspended\()([a-z]\w+)[,}]`),
+		"check of the engine":        `(?:Check: |[mM]isconfigured\(|[sS]uspended\(|newRefusal\()"([A-Z]\w+)"`,
+		"check with a constant name": constantsOf(ours, `(?:Check: |[mM]isconfigured\(|[sS]uspended\(|newRefusal\()([a-z]\w+)[,}]`),
 	} {
 		found := regexp.MustCompile(pattern).FindAllStringSubmatch(ours, -1)
 		if len(found) == 0 {
