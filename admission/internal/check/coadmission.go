@@ -216,6 +216,10 @@ func (ck *Checker) refuseForGood(g *GroupCandidate) {
 func (ck *Checker) checkTogether(l *Candidate, b *model.CoAdmissionGroup) *decision.Refusal {
 	g := ck.try(b)
 	i := g.index(l.Stage)
+	if i < 0 {
+		l.GroupCandidate = g
+		return nil
+	}
 	*l = *g.Candidates[i]
 	l.GroupCandidate, g.Candidates[i] = g, l
 	return g.Refusals[i]

@@ -84,6 +84,9 @@ func compareCoAdmissionGroups(a, b *model.CoAdmissionGroup) int { return strings
 
 // evictPartialGroups evicts members that hold quota in groups of which the rest does not ask for any.
 func (cy *Cycle) evictPartialGroups() {
+	if len(cy.m.Stuck) == 0 {
+		return
+	}
 	for _, b := range slices.SortedFunc(maps.Keys(cy.m.Stuck), compareCoAdmissionGroups) {
 		delete(cy.m.Stuck, b)
 		if b.IsWhole() && !b.IsSettled() {
