@@ -46,7 +46,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Errorf("%d %s are left", count, name)
 		}
 	}
-	for topic, queues := range e.model.ClusterQueue("q").CohortTree.Asleep {
+	for topic, queues := range e.model.ClusterQueue("q").CohortTree.Parked {
 		if e.model.ClusterQueue("q").PendingQueue.Sleeps(topic) || len(queues) > 1 {
 			t.Errorf("a stage is still parked on topic %d", topic)
 		}

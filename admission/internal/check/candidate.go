@@ -22,7 +22,7 @@ type Effect int
 // The effects of a refusal.
 const (
 	WaitsForChange Effect = iota
-	HoldsUpOthers
+	BlocksOthers
 	WaitsBehind
 )
 

@@ -251,7 +251,7 @@ func podsAreReady(ck *Checker, l *Candidate) *decision.Refusal {
 	if !ck.m.Config.BlockAdmission || ck.m.Unready == 0 {
 		return nil
 	}
-	l.Effect = HoldsUpOthers
+	l.Effect = BlocksOthers
 	l.wait(model.AllReady, 0)
 	return newRefusal("PodsAreReady", kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
 		"waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)").

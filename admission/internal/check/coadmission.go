@@ -139,7 +139,7 @@ func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
 	first, holdsUp := -1, true
 	for i, l := range g.Candidates {
 		if g.Refusals[i] != nil {
-			holdsUp = holdsUp && l.Effect == HoldsUpOthers
+			holdsUp = holdsUp && l.Effect == BlocksOthers
 			if first < 0 {
 				first = i
 			}
@@ -153,8 +153,8 @@ func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		switch {
 		case holdsUp:
-			l.Effect = HoldsUpOthers
-		case l.Effect == HoldsUpOthers:
+			l.Effect = BlocksOthers
+		case l.Effect == BlocksOthers:
 			l.Effect = WaitsForChange
 		}
 		if refused[i] == nil {
@@ -183,7 +183,7 @@ func (ck *Checker) refuseTogether(g *GroupCandidate) {
 		return
 	}
 	for i, l := range g.Candidates {
-		l.Effect = HoldsUpOthers
+		l.Effect = BlocksOthers
 		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 			for _, c := range choice.Usage(l.Items) {
 				l.wait(c.ID, anyNews)

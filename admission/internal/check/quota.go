@@ -65,7 +65,7 @@ func (ck *Checker) fitsByPreemption(l *Candidate) (refusal *decision.Refusal, ok
 
 // short returns the refusal that lists the missing quota, and why no stage is preempted for it.
 func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
-	l.Effect, l.isShort = HoldsUpOthers, true
+	l.Effect, l.isShort = BlocksOthers, true
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
 	ck.waitForPart(l)
 	ck.suspectDeadlock(l)

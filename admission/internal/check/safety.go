@@ -67,7 +67,7 @@ func stateStaysSafe(ck *Checker, l *Candidate) *decision.Refusal {
 			return nil
 		}
 	}
-	l.Effect = HoldsUpOthers
+	l.Effect = BlocksOthers
 	ck.WaitForOtherChoices(l)
 	return refusal
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// sleepTogether parks all refused members, each in its own queue, and emits their refusals. Members that hold quota without the others release
+// parkTogether parks all refused members, each in its own queue, and emits their refusals. Members that hold quota without the others release
 // it.
-func (cy *Cycle) sleepTogether(l *check.Candidate) {
+func (cy *Cycle) parkTogether(l *check.Candidate) {
 	g := l.GroupCandidate
 	g.CoAdmissionGroup.Pause = model.Pause{}
 	for i, m := range g.Candidates {
 		m.Waits = append(m.Waits, queue.Wait[quota.ID]{Topic: g.CoAdmissionGroup.Topic})
-		cy.putToSleep(m, g.Refusals[i])
+		cy.park(m, g.Refusals[i])
 		if m.Queue != l.Queue && m.Queue.PendingQueue.Next() != nil {
 			cy.m.Schedule.ScheduleCycle(m.Queue)
 		}

@@ -32,13 +32,13 @@ func (cy *Cycle) admit(l *check.Candidate) {
 // refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted.
 func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
 	if l.GroupCandidate != nil {
-		cy.sleepTogether(l)
+		cy.parkTogether(l)
 	} else {
-		cy.putToSleep(l, refusal)
+		cy.park(l, refusal)
 	}
 }
 
-func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal) {
+func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}
@@ -47,13 +47,13 @@ func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal) {
 	switch l.Effect {
 	case check.WaitsForChange:
 		toTell = l.Queue.PendingQueue.Park(l.Stage.Element, l.Waits)
-	case check.HoldsUpOthers:
+	case check.BlocksOthers:
 		toTell = l.Queue.PendingQueue.Block(l.Stage.Element, l.Waits)
 	case check.WaitsBehind:
 		toTell = l.Queue.PendingQueue.ParkBehind(l.Stage.Element)
 	}
 	for _, wait := range l.Waits {
-		l.Queue.CohortTree.Sleep(l.Queue, wait.Topic)
+		l.Queue.CohortTree.Park(l.Queue, wait.Topic)
 	}
 	if !slices.Contains(toTell, l.Stage) {
 		toTell = append(toTell, l.Stage)

@@ -62,7 +62,7 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 	}
 	cy.m.WakeForSurplus(before)
 	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
-	l.Effect = check.HoldsUpOthers
+	l.Effect = check.BlocksOthers
 	l.Waits = nil
 	for _, c := range l.Usage {
 		l.WaitFor(c.ID, 0)

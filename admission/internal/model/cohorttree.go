@@ -14,8 +14,8 @@ type CohortTree struct {
 	Root *quota.Node
 	// Queues are ordered by name.
 	Queues []*ClusterQueue
-	// Asleep has the queues in which a stage may be parked on a topic.
-	Asleep map[quota.ID]map[*ClusterQueue]struct{}
+	// Parked has the queues in which a stage may be parked on a topic.
+	Parked map[quota.ID]map[*ClusterQueue]struct{}
 	// PreemptorQueues has the queues in which a stage has a preemption reservation.
 	PreemptorQueues map[*ClusterQueue]struct{}
 	// NominalReservers are the stages that reserve nominal quota against borrowers.
@@ -47,7 +47,7 @@ func (m *Model) RebuildTrees() {
 		g := m.Schedule.cohortTrees[root]
 		if g == nil {
 			g = &CohortTree{
-				Root: root, Asleep: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
+				Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
 				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
 			}
 			m.Schedule.cohortTrees[root] = g
@@ -180,10 +180,10 @@ func (m *Model) cycleAbove(c *Cohort) string {
 	return ""
 }
 
-// Sleep notes that a stage of a queue is parked on a topic.
-func (g *CohortTree) Sleep(q *ClusterQueue, topic quota.ID) {
-	if g.Asleep[topic] == nil {
-		g.Asleep[topic] = map[*ClusterQueue]struct{}{}
+// Park notes that a stage of a queue is parked on a topic.
+func (g *CohortTree) Park(q *ClusterQueue, topic quota.ID) {
+	if g.Parked[topic] == nil {
+		g.Parked[topic] = map[*ClusterQueue]struct{}{}
 	}
-	g.Asleep[topic][q] = struct{}{}
+	g.Parked[topic][q] = struct{}{}
 }

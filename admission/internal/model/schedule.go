@@ -70,9 +70,9 @@ func (sc *Schedule) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 		return
 	}
 	for _, c := range released {
-		for q := range g.Asleep[c.ID] {
+		for q := range g.Parked[c.ID] {
 			if !q.PendingQueue.Sleeps(c.ID) {
-				delete(g.Asleep[c.ID], q)
+				delete(g.Parked[c.ID], q)
 			} else if top.IsAbove(q.Node) {
 				sc.wakeIn(q, c.ID)
 			}
@@ -92,11 +92,11 @@ func (sc *Schedule) WakeTopic(g *CohortTree, topic quota.ID) {
 	if sc.IsStale {
 		return
 	}
-	for q := range g.Asleep[topic] {
+	for q := range g.Parked[topic] {
 		q.PendingQueue.Wake(topic, 0)
 		sc.ScheduleCycle(q)
 	}
-	delete(g.Asleep, topic)
+	delete(g.Parked, topic)
 }
 
 // wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own
