@@ -67,13 +67,7 @@ func settings(c *Config) []Option {
 }
 
 // Settings returns the names of all settings.
-func Settings() []string {
-	var names []string
-	for _, o := range settings(&Config{}) {
-		names = append(names, o.Key)
-	}
-	return names
-}
+func Settings() []string { return keysOf(settings(&Config{})) }
 
 func apiDuration(text string) (metav1.Duration, error) {
 	d, err := duration(text)

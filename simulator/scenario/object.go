@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -20,38 +19,23 @@ type declaration struct {
 	kind Kind
 	// text describes the effect of such a line.
 	text string
-	// empty makes an object without fields.
-	empty func() metav1.Object
+	// empty is an object without fields.
+	empty metav1.Object
 }
 
 // declarations returns one declaration for each kind, in the order in which a reader should learn them.
 func declarations() []declaration {
 	return []declaration{
-		{
-			Flavor, "makes a ResourceFlavor. A quota that names no flavor is of the flavor `default`, which need not be declared.",
-			func() metav1.Object { return &kueue.ResourceFlavor{} },
-		},
-		{Cohort, "makes a Cohort. One without quota and parent need not be declared.", func() metav1.Object { return &kueue.Cohort{} }},
-		{
-			Queue, "makes a ClusterQueue, and a LocalQueue of the same name that leads to it.",
-			func() metav1.Object { return &kueue.ClusterQueue{} },
-		},
-		{LocalQueue, "makes one more LocalQueue.", func() metav1.Object { return &kueue.LocalQueue{} }},
-		{Namespace, "gives a Namespace labels. One without labels need not be declared.", func() metav1.Object { return &corev1.Namespace{} }},
-		{
-			AdmissionCheck, "makes an AdmissionCheck, which queues name in their field checks.",
-			func() metav1.Object { return &kueue.AdmissionCheck{} },
-		},
-		{PriorityClass, "makes a WorkloadPriorityClass.", func() metav1.Object { return &kueue.WorkloadPriorityClass{} }},
-		{
-			LimitRange, "makes a LimitRange: what the containers of a namespace have to ask for, or its pods with type=Pod.",
-			func() metav1.Object { return &corev1.LimitRange{} },
-		},
-		{RuntimeClass, "makes a RuntimeClass.", func() metav1.Object { return &nodev1.RuntimeClass{} }},
-		{
-			DeviceClass, "makes a DeviceClass. The setting devices=NAME:RESOURCE maps it to a resource of quota.",
-			func() metav1.Object { return &resourcev1.DeviceClass{} },
-		},
+		{Flavor, "makes a ResourceFlavor. A quota that names no flavor is of the flavor `default`, which need not be declared.", &kueue.ResourceFlavor{}},
+		{Cohort, "makes a Cohort. One without quota and parent need not be declared.", &kueue.Cohort{}},
+		{Queue, "makes a ClusterQueue, and a LocalQueue of the same name that leads to it.", &kueue.ClusterQueue{}},
+		{LocalQueue, "makes one more LocalQueue.", &kueue.LocalQueue{}},
+		{Namespace, "gives a Namespace labels. One without labels need not be declared.", &corev1.Namespace{}},
+		{AdmissionCheck, "makes an AdmissionCheck, which queues name in their field checks.", &kueue.AdmissionCheck{}},
+		{PriorityClass, "makes a WorkloadPriorityClass.", &kueue.WorkloadPriorityClass{}},
+		{LimitRange, "makes a LimitRange: what the containers of a namespace have to ask for, or its pods with type=Pod.", &corev1.LimitRange{}},
+		{RuntimeClass, "makes a RuntimeClass.", &nodev1.RuntimeClass{}},
+		{DeviceClass, "makes a DeviceClass. The setting devices=NAME:RESOURCE maps it to a resource of quota.", &resourcev1.DeviceClass{}},
 	}
 }
 
@@ -91,11 +75,18 @@ func (f Fields) Apply(object metav1.Object) error {
 	if groups == nil {
 		return f.set(all)
 	}
-	quotas, others := f.quotas()
+	var quotas, others Fields
+	for _, field := range f {
+		if _, _, isQuota := field.quotaKey(); isQuota {
+			quotas = append(quotas, field)
+		} else {
+			others = append(others, field)
+		}
+	}
 	if err := others.set(all); err != nil {
 		return err
 	}
-	return quotas.applyTo(groups)
+	return quotas.applyQuotas(groups)
 }
 
 // The following options occur in several kinds.
@@ -105,7 +96,7 @@ func namespace(target *string) Option {
 }
 
 func stopPolicy(target **kueue.StopPolicy) Option {
-	return Option{"stop", "None|Hold|HoldAndDrain", "Its stopPolicy.", intoPointer(target, among(kueue.None, kueue.Hold, kueue.HoldAndDrain))}
+	return choice("stop", "None|Hold|HoldAndDrain", "Its stopPolicy.", func(v kueue.StopPolicy) { *target = &v })
 }
 
 func weight(target **kueue.FairSharing) Option {
@@ -157,14 +148,12 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 	spec := &o.Spec
 	all := []Option{
 		{"cohort", "NAME", "The Cohort that it is in.", into(&spec.CohortName, name)},
-		{
-			"strategy", "StrictFIFO|BestEffortFIFO", "Its queueingStrategy; BestEffortFIFO if left out.",
-			into(&spec.QueueingStrategy, among(kueue.StrictFIFO, kueue.BestEffortFIFO)),
-		},
-		{
-			"policy", "Safe|Reserve|Greedy", "Its stage-admission policy, as annotation tranche.dev/stage-admission.",
-			then(stageAdmission, func(v string) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.StageAdmissionAnnotation, v) }),
-		},
+		choice("strategy", "StrictFIFO|BestEffortFIFO", "Its queueingStrategy; BestEffortFIFO if left out.", func(v kueue.QueueingStrategy) {
+			spec.QueueingStrategy = v
+		}),
+		choice("policy", "Safe|Reserve|Greedy", "Its stage-admission policy, as annotation tranche.dev/stage-admission.", func(v string) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.StageAdmissionAnnotation, v)
+		}),
 		stopPolicy(&spec.StopPolicy),
 		{
 			"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken.",
@@ -175,21 +164,13 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 			"selector", "KEY=VALUE,...", "The labels of namespaces that it admits from; all namespaces if left out.",
 			then(labels, func(v map[string]string) { spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: v} }),
 		},
-		{
-			"scope", "UsageBasedAdmissionFairSharing|NoAdmissionFairSharing", "Its admissionScope.",
-			then(among(kueue.UsageBasedAdmissionFairSharing, kueue.NoAdmissionFairSharing), func(v kueue.AdmissionMode) {
-				spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: v}
-			}),
-		},
+		choice("scope", "UsageBasedAdmissionFairSharing|NoAdmissionFairSharing", "Its admissionScope.", func(v kueue.AdmissionMode) {
+			spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: v}
+		}),
 		// The simulator reads this field: it is about another object.
 		{"namespace", "NAME|none", "Where its LocalQueue is made; `default` if left out. `none` makes no LocalQueue.", into(new(string), name)},
 	}
 	return append(append(all, preemptionOptions(spec)...), fungibilityOptions(spec)...)
-}
-
-// stageAdmission reads a stage-admission policy.
-func stageAdmission(text string) (string, error) {
-	return oneOf(text, admission.Safe, admission.Reserve, admission.Greedy)
 }
 
 func preemptionOptions(spec *kueue.ClusterQueueSpec) []Option {
@@ -202,16 +183,12 @@ func preemptionOptions(spec *kueue.ClusterQueueSpec) []Option {
 		return spec.Preemption
 	}
 	return []Option{
-		{
-			"within", "Never|LowerPriority|LowerOrNewerEqualPriority", "preemption.withinClusterQueue.",
-			then(among(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority),
-				func(v kueue.PreemptionPolicy) { preemption().WithinClusterQueue = v }),
-		},
-		{
-			"reclaim", "Never|LowerPriority|Any", "preemption.reclaimWithinCohort.",
-			then(among(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny),
-				func(v kueue.PreemptionPolicy) { preemption().ReclaimWithinCohort = v }),
-		},
+		choice("within", "Never|LowerPriority|LowerOrNewerEqualPriority", "preemption.withinClusterQueue.", func(v kueue.PreemptionPolicy) {
+			preemption().WithinClusterQueue = v
+		}),
+		choice("reclaim", "Never|LowerPriority|Any", "preemption.reclaimWithinCohort.", func(v kueue.PreemptionPolicy) {
+			preemption().ReclaimWithinCohort = v
+		}),
 		{
 			"borrow-within", "Never|LowerPriority|LowerPriority:NUMBER", "preemption.borrowWithinCohort; the number is its maxPriorityThreshold.",
 			then(borrowWithin, func(v *kueue.BorrowWithinCohort) { preemption().BorrowWithinCohort = v }),
@@ -221,19 +198,15 @@ func preemptionOptions(spec *kueue.ClusterQueueSpec) []Option {
 
 func borrowWithin(text string) (*kueue.BorrowWithinCohort, error) {
 	word, threshold, hasThreshold := strings.Cut(text, ":")
-	policy, err := oneOf(word, kueue.BorrowWithinCohortPolicyNever, kueue.BorrowWithinCohortPolicyLowerPriority)
+	policy, err := oneOf[kueue.BorrowWithinCohortPolicy](word, "Never|LowerPriority")
 	if err != nil {
 		return nil, err
 	}
 	b := &kueue.BorrowWithinCohort{Policy: policy}
 	if hasThreshold {
-		n, err := number(threshold)
-		if err != nil {
-			return nil, err
-		}
-		b.MaxPriorityThreshold = &n
+		err = intoPointer(&b.MaxPriorityThreshold, number)(threshold)
 	}
-	return b, nil
+	return b, err
 }
 
 func fungibilityOptions(spec *kueue.ClusterQueueSpec) []Option {
@@ -243,21 +216,16 @@ func fungibilityOptions(spec *kueue.ClusterQueueSpec) []Option {
 		}
 		return spec.FlavorFungibility
 	}
-	search := among(kueue.MayStopSearch, kueue.TryNextFlavor)
 	return []Option{
-		{
-			"when-can-borrow", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanBorrow.",
-			then(search, func(v kueue.FlavorFungibilityPolicy) { fungibility().WhenCanBorrow = v }),
-		},
-		{
-			"when-can-preempt", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanPreempt.",
-			then(search, func(v kueue.FlavorFungibilityPolicy) { fungibility().WhenCanPreempt = v }),
-		},
-		{
-			"preference", "BorrowingOverPreemption|PreemptionOverBorrowing", "flavorFungibility.preference.",
-			then(among(kueue.BorrowingOverPreemption, kueue.PreemptionOverBorrowing),
-				func(v kueue.FlavorFungibilityPreference) { fungibility().Preference = &v }),
-		},
+		choice("when-can-borrow", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanBorrow.", func(v kueue.FlavorFungibilityPolicy) {
+			fungibility().WhenCanBorrow = v
+		}),
+		choice("when-can-preempt", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanPreempt.", func(v kueue.FlavorFungibilityPolicy) {
+			fungibility().WhenCanPreempt = v
+		}),
+		choice("preference", "BorrowingOverPreemption|PreemptionOverBorrowing", "flavorFungibility.preference.", func(v kueue.FlavorFungibilityPreference) {
+			fungibility().Preference = &v
+		}),
 	}
 }
 

@@ -33,14 +33,19 @@ func (f Fields) set(options []Option) error {
 }
 
 func unknownField(key string, options []Option) error {
-	var known []string
-	for i := range options {
-		known = append(known, options[i].Key)
-	}
+	known := keysOf(options)
 	if key != "at" {
 		known = append(known, "at")
 	}
 	return fmt.Errorf("%q is no field here: write %s", key, strings.Join(known, " or "))
+}
+
+func keysOf(options []Option) []string {
+	names := make([]string, len(options))
+	for i := range options {
+		names[i] = options[i].Key
+	}
+	return names
 }
 
 // then reads a value and calls a function with it.
@@ -64,9 +69,9 @@ func intoPointer[V any](target **V, read func(string) (V, error)) func(string) e
 	return then(read, func(value V) { *target = &value })
 }
 
-// among reads one of a few words.
-func among[T ~string](choices ...T) func(string) (T, error) {
-	return func(text string) (T, error) { return oneOf(text, choices...) }
+// choice is an option that takes one of the words, which have bars between them.
+func choice[T ~string](key, words, text string, put func(T)) Option {
+	return Option{key, words, text, then(func(value string) (T, error) { return oneOf[T](value, words) }, put)}
 }
 
 // anyText reads any text.

@@ -16,7 +16,7 @@ func limitRangeOptions(o *corev1.LimitRange) []Option {
 	}
 	return []Option{
 		namespace(&o.Namespace),
-		{"type", "Container|Pod", "What it limits; Container if left out.", into(&limit.Type, among(corev1.LimitTypeContainer, corev1.LimitTypePod))},
+		choice("type", "Container|Pod", "What it limits; Container if left out.", func(v corev1.LimitType) { limit.Type = v }),
 		list("max", "The most that one may ask for.", &limit.Max),
 		list("min", "The least that one may ask for.", &limit.Min),
 		list("ratio", "The most that a limit may be, in requests (maxLimitRequestRatio).", &limit.MaxLimitRequestRatio),

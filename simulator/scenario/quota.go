@@ -12,48 +12,33 @@ import (
 // DefaultFlavor is the flavor of quotas that name none. It need not be declared.
 const DefaultFlavor = "default"
 
-// A quotaField is a field such as gpu=8 or a100:gpu=8/borrow=4/lend=2.
-type quotaField Field
-
-type quotaFields []quotaField
-
-// quotas separates fields about quota from the others.
-func (f Fields) quotas() (quotas quotaFields, others Fields) {
-	for _, field := range f {
-		flavor, resource, hasFlavor := strings.Cut(field.Key, ":")
-		if !hasFlavor {
-			resource = flavor
-		}
-		if hasFlavor || isResource(resource) {
-			quotas = append(quotas, quotaField(field))
-		} else {
-			others = append(others, field)
-		}
+// quotaKey reads the key of a field about quota, such as gpu of gpu=8 or a100:gpu of a100:gpu=8/borrow=4/lend=2.
+func (f Field) quotaKey() (flavor, resource string, isQuota bool) {
+	flavor, resource, hasFlavor := strings.Cut(f.Key, ":")
+	if !hasFlavor {
+		flavor, resource = DefaultFlavor, f.Key
 	}
-	return quotas, others
+	return flavor, resource, hasFlavor || isResource(resource)
 }
 
 // HasDefaultFlavor reports whether a quota names no flavor.
 func (f Fields) HasDefaultFlavor() bool {
-	quotas, _ := f.quotas()
-	return slices.ContainsFunc(quotas, func(q quotaField) bool {
-		flavor, _, hasFlavor := strings.Cut(q.Key, ":")
-		return !hasFlavor || flavor == DefaultFlavor
+	return slices.ContainsFunc(f, func(field Field) bool {
+		flavor, _, isQuota := field.quotaKey()
+		return isQuota && flavor == DefaultFlavor
 	})
 }
 
-func (q quotaField) read() (flavor kueue.ResourceFlavorReference, quota kueue.ResourceQuota, err error) {
-	flavorName, resource, hasFlavor := strings.Cut(q.Key, ":")
-	if !hasFlavor {
-		flavorName, resource = DefaultFlavor, q.Key
-	}
+// quota reads a field about quota.
+func (f Field) quota() (flavor kueue.ResourceFlavorReference, quota kueue.ResourceQuota, err error) {
+	flavorName, resource, _ := f.quotaKey()
 	if err = checkName(flavorName); err != nil {
 		return "", quota, err
 	}
 	if quota.Name, err = resourceName(resource); err != nil {
 		return "", quota, err
 	}
-	parts := strings.Split(q.Value, "/")
+	parts := strings.Split(f.Value, "/")
 	if quota.NominalQuota, err = quantity(parts[0]); err != nil {
 		return "", quota, err
 	}
@@ -74,9 +59,9 @@ func (q quotaField) read() (flavor kueue.ResourceFlavorReference, quota kueue.Re
 	return kueue.ResourceFlavorReference(flavorName), quota, nil
 }
 
-// applyTo puts the quotas into groups: an existing flavor and resource is replaced, others are appended.
-func (q quotaFields) applyTo(groups *[]kueue.ResourceGroup) error {
-	if len(q) == 0 {
+// applyQuotas puts the quotas of the fields into groups: an existing flavor and resource is replaced, others are appended.
+func (f Fields) applyQuotas(groups *[]kueue.ResourceGroup) error {
+	if len(f) == 0 {
 		return nil
 	}
 	var flavors []kueue.FlavorQuotas
@@ -85,8 +70,8 @@ func (q quotaFields) applyTo(groups *[]kueue.ResourceGroup) error {
 			flavors = append(flavors, *g.Flavors[i].DeepCopy())
 		}
 	}
-	for _, field := range q {
-		name, quota, err := field.read()
+	for _, field := range f {
+		name, quota, err := field.quota()
 		if err != nil {
 			return fmt.Errorf("%s: %w", field.Key, err)
 		}

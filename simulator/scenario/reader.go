@@ -40,9 +40,13 @@ func (r *reader) complain(line int, err error) {
 // read interprets a line.
 func (r *reader) read(line *Line) error {
 	verbs := Verbs()
-	i := slices.IndexFunc(verbs, func(v Verb) bool { return v.Name() == line.Words[0] })
+	known := make([]string, len(verbs))
+	for i := range verbs {
+		known[i] = verbs[i].Name()
+	}
+	i := slices.Index(known, line.Words[0])
 	if i < 0 {
-		return misspelt(line.Words[0])
+		return fmt.Errorf("%q is no verb: write one of %s", line.Words[0], strings.Join(known, ", "))
 	}
 	r.line = line.Number
 	w := &words{verb: &verbs[i]}
@@ -53,12 +57,25 @@ func (r *reader) read(line *Line) error {
 	if line.At, err = r.time(w); err != nil {
 		return err
 	}
-	line.Statement, err = w.verb.read(r, w)
+	line.Statement, err = r.statement(w)
 	r.begun = r.begun || w.verb.Name() != "config"
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(line.Words[:1+len(w.args)], " "), err)
 	}
 	return nil
+}
+
+// statement returns the meaning of a line.
+func (r *reader) statement(w *words) (Statement, error) {
+	if w.verb.withoutFields != "" && len(w.fields) == 0 {
+		return nil, errors.New(w.verb.withoutFields)
+	}
+	if !w.verb.readsFields {
+		if err := w.fields.set(w.verb.Options); err != nil {
+			return nil, err
+		}
+	}
+	return w.verb.read(r, w)
 }
 
 // sort separates names from fields, and checks that there are as many names as in the usage.
@@ -89,14 +106,6 @@ func (w *words) sort(all []string) error {
 		return fmt.Errorf("write %s, then fields KEY=VALUE", w.verb.Usage)
 	}
 	return nil
-}
-
-// arg is an argument that may be left out.
-func (w *words) arg(i int) string {
-	if i < len(w.args) {
-		return w.args[i]
-	}
-	return ""
 }
 
 // time removes the field at from the fields and returns its value.
@@ -156,122 +165,108 @@ func (d declaration) read(r *reader, w *words) (Statement, error) {
 	if d.kind == LocalQueue && w.fields.Get("queue", "") == "" {
 		return nil, errors.New("leads nowhere: write queue=NAME of its ClusterQueue")
 	}
-	return Declare{d.kind, name, w.fields}, w.fields.Apply(d.empty())
+	return Declare{d.kind, name, w.fields}, w.fields.Apply(d.empty)
 }
 
 // object reads KIND NAME.
-func (w *words) object() (declaration, string, error) {
+func (w *words) object() (declaration, error) {
 	all := declarations()
-	kinds := make([]Kind, len(all))
+	kinds := make([]string, len(all))
 	for i := range all {
-		kinds[i] = all[i].kind
+		kinds[i] = string(all[i].kind)
 	}
-	kind, err := oneOf(w.args[0], kinds...)
+	kind, err := oneOf[string](w.args[0], strings.Join(kinds, "|"))
 	if err != nil {
-		return declaration{}, "", err
+		return declaration{}, err
 	}
-	return all[slices.Index(kinds, kind)], w.args[1], checkName(w.args[1])
+	return all[slices.Index(kinds, kind)], checkName(w.args[1])
 }
 
 func readChange(_ *reader, w *words) (Statement, error) {
-	d, name, err := w.object()
+	d, err := w.object()
 	switch {
 	case err != nil:
 		return nil, err
-	case len(w.fields) == 0:
-		return nil, errors.New("changes nothing: give the fields to replace")
 	case d.kind == Queue && w.fields.Get("namespace", "") != "":
 		return nil, errors.New("namespace: a LocalQueue cannot move; declare another with localqueue")
 	}
-	return Change{d.kind, name, w.fields}, w.fields.Apply(d.empty())
+	return Change{d.kind, w.args[1], w.fields}, w.fields.Apply(d.empty)
 }
 
 func readRemove(r *reader, w *words) (Statement, error) {
-	d, name, err := w.object()
+	d, err := w.object()
 	if err != nil {
 		return nil, err
 	}
 	// It may be declared again.
-	maps.DeleteFunc(r.declared, func(key string, _ int) bool { return strings.HasPrefix(key, string(d.kind)+" "+name+" ") })
-	return Remove{d.kind, name}, w.fields.set(nil)
+	maps.DeleteFunc(r.declared, func(key string, _ int) bool { return strings.HasPrefix(key, string(d.kind)+" "+w.args[1]+" ") })
+	return Remove{d.kind, w.args[1]}, nil
 }
 
-func readSubmit(r *reader, w *words) (Statement, error) {
-	name := w.args[0]
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	if r.submissions[name] != nil {
-		return nil, errors.New("is submitted above: take another name")
-	}
-	s, err := readSubmission(name, w.fields)
-	if err != nil {
-		return nil, err
-	}
-	r.submissions[name] = s
-	return Submit{s}, nil
-}
-
-// concerns reads a line about a job, or a part of it, that has no other fields.
-func concerns(statement func(Target) Statement) func(*reader, *words) (Statement, error) {
+// readSubmit completes the submission, whose fields are set.
+func readSubmit(s *Submission) func(*reader, *words) (Statement, error) {
 	return func(r *reader, w *words) (Statement, error) {
-		target, err := r.target(w.args[0])
-		return statement(target), errors.Join(err, w.fields.set(nil))
+		s.Name = w.args[0]
+		if err := checkName(s.Name); err != nil {
+			return nil, err
+		}
+		if r.submissions[s.Name] != nil {
+			return nil, errors.New("is submitted above: take another name")
+		}
+		if err := s.complete(); err != nil {
+			return nil, err
+		}
+		r.submissions[s.Name] = s
+		return Submit{s}, nil
 	}
 }
 
-func acts(action Action) func(*reader, *words) (Statement, error) {
+// A readTarget interprets a line about a job that is submitted above, or about a part of it.
+type readTarget func(w *words, s *Submission, t Target) (Statement, error)
+
+// concerns reads a target and passes it on.
+func concerns(read readTarget) func(*reader, *words) (Statement, error) {
 	return func(r *reader, w *words) (Statement, error) {
 		target, err := r.target(w.args[0])
 		if err != nil {
 			return nil, err
 		}
-		if target.Part != "" && !action.takesPart() {
+		return read(w, r.submissions[target.Name], target)
+	}
+}
+
+func acts(action Action) readTarget {
+	return func(_ *words, s *Submission, target Target) (Statement, error) {
+		switch {
+		case target.Part != "" && !action.takesPart():
 			return nil, fmt.Errorf("concerns the whole job: write %s %s", action, target.Name)
-		}
-		if target.Growth > 0 && action != Evict {
+		case target.Growth > 0 && action != Evict:
 			return nil, fmt.Errorf("is only a quota Workload: write %s %s/%s for the pods of the stage", action, target.Name, target.Part)
-		}
-		if s := r.submissions[target.Name]; !s.IsJobSet && (action == Suspend || action == Resume) {
+		case !s.IsJobSet && (action == Suspend || action == Resume):
 			return nil, errors.New("is for JobSets: write stages instead of pods")
 		}
-		return Act{action, target}, w.fields.set(nil)
+		return Act{action, target}, nil
 	}
 }
 
-func readResize(r *reader, w *words) (Statement, error) {
-	target, err := r.target(w.args[0])
-	if err != nil {
-		return nil, err
+// resizes reads the target of a change to this number of pods.
+func resizes(pods *int32) readTarget {
+	return func(_ *words, s *Submission, target Target) (Statement, error) {
+		jobs := s.jobsOf(target.Part)
+		switch {
+		case !s.IsJobSet:
+			return nil, errors.New("is for JobSets: write stages instead of pods")
+		case len(jobs) != 1 || target.Growth > 0:
+			return nil, fmt.Errorf("one ReplicatedJob has another number of pods: write resize %s/JOB with one of %s", target.Name, strings.Join(s.jobsOf(""), ", "))
+		case *pods == 0:
+			return nil, errors.New("does not say how many pods, at least 1: write pods=COUNT")
+		}
+		_, err := s.Resized(jobs[0], *pods)
+		return Resize{Target{Namespace: target.Namespace, Name: target.Name, Part: jobs[0]}, *pods}, err
 	}
-	var resize Resize
-	if err := w.fields.set(resizeOptions(&resize)); err != nil {
-		return nil, err
-	}
-	s := r.submissions[target.Name]
-	if !s.IsJobSet {
-		return nil, errors.New("is for JobSets: write stages instead of pods")
-	}
-	jobs := s.jobsOf(target.Part)
-	if len(jobs) != 1 || target.Growth > 0 {
-		return nil, fmt.Errorf("one ReplicatedJob has another number of pods: write resize %s/JOB with one of %s", target.Name, strings.Join(s.jobsOf(""), ", "))
-	}
-	if resize.Pods == 0 {
-		return nil, errors.New("does not say how many pods, at least 1: write pods=COUNT")
-	}
-	resize.Target = Target{Namespace: target.Namespace, Name: target.Name, Part: jobs[0]}
-	_, err = s.Resized(jobs[0], resize.Pods)
-	return resize, err
 }
 
-func readCheck(r *reader, w *words) (Statement, error) {
-	target, err := r.target(w.args[0])
-	if err != nil {
-		return nil, err
-	}
-	if len(w.fields) == 0 {
-		return nil, errors.New("names no check: write CHECK=Ready")
-	}
+func readCheck(w *words, _ *Submission, target Target) (Statement, error) {
 	check := Check{Target: target}
 	for _, f := range w.fields {
 		if err := checkName(f.Key); err != nil {
@@ -289,7 +284,7 @@ func readCheck(r *reader, w *words) (Statement, error) {
 // checkState reads the state of a check, such as Ready or Retry/after=5m.
 func checkState(check, value string) (CheckState, error) {
 	word, after, isPutOff := strings.Cut(value, "/after=")
-	state, err := oneOf(word, kueue.CheckStatePending, kueue.CheckStateReady, kueue.CheckStateRetry, kueue.CheckStateRejected)
+	state, err := oneOf[kueue.CheckState](word, "Pending|Ready|Retry|Rejected")
 	if err != nil || !isPutOff {
 		return CheckState{Check: check, State: state}, err
 	}
@@ -300,29 +295,19 @@ func checkState(check, value string) (CheckState, error) {
 	return CheckState{check, state, pause}, err
 }
 
-func readSet(r *reader, w *words) (Statement, error) {
-	target, err := r.target(w.args[0])
-	if err != nil {
-		return nil, err
-	}
-	if len(w.fields) == 0 {
-		return nil, errors.New("changes nothing: give the fields to replace")
-	}
-	if r.submissions[target.Name].IsJobSet && w.fields.Get("reclaim", "") != "" {
+func readSet(w *words, s *Submission, target Target) (Statement, error) {
+	switch {
+	case s.IsJobSet && w.fields.Get("reclaim", "") != "":
 		return nil, errors.New("reclaim: is for jobs of another kind: of JobSets the pods are counted that have succeeded")
-	}
-	if target.Growth > 0 && w.fields.Get("gates", "") != "" {
+	case target.Growth > 0 && w.fields.Get("gates", "") != "":
 		return nil, errors.New("gates: a growth has those of its stage")
 	}
-	return Set{target, w.fields}, w.fields.Apply(&kueue.Workload{})
+	return Set{target, w.fields}, nil
 }
 
 func readConfig(r *reader, w *words) (Statement, error) {
 	if r.begun {
 		return nil, errors.New("comes too late: configure the engine before anything else")
-	}
-	if len(w.fields) == 0 {
-		return nil, errors.New("sets nothing: write SETTING=VALUE")
 	}
 	known := Settings()
 	for _, f := range w.fields {
@@ -333,26 +318,19 @@ func readConfig(r *reader, w *words) (Statement, error) {
 	return nil, w.fields.set(settings(r.config))
 }
 
-func readCrash(_ *reader, w *words) (Statement, error) {
-	var crash Crash
-	err := w.fields.set(crashOptions(&crash))
-	return crash, err
-}
-
-func readRun(r *reader, w *words) (Statement, error) {
-	run := Run{ToTheEnd: true}
-	if err := w.fields.set(runOptions(&run)); err != nil {
-		return nil, err
+// readRun lets the time of the lines below begin where the run ends.
+func readRun(run *Run) func(*reader, *words) (Statement, error) {
+	return func(r *reader, _ *words) (Statement, error) {
+		switch {
+		case run.ToTheEnd:
+			r.ended = true
+		case r.ended:
+			return nil, errors.New("until: the run line above goes on until nothing is left to come: write until=TIME there, too")
+		case run.Until < r.now:
+			return nil, fmt.Errorf("until=%v has passed: a run line above goes on until %v", run.Until, r.now)
+		default:
+			r.now = run.Until
+		}
+		return *run, nil
 	}
-	switch {
-	case run.ToTheEnd:
-		r.ended = true
-	case r.ended:
-		return nil, errors.New("until: the run line above goes on until nothing is left to come: write until=TIME there, too")
-	case run.Until < r.now:
-		return nil, fmt.Errorf("until=%v has passed: a run line above goes on until %v", run.Until, r.now)
-	default:
-		r.now = run.Until
-	}
-	return run, nil
 }

@@ -38,6 +38,7 @@ func TestParseProblems(t *testing.T) {
 		"no name":                        {story + "queue gpu=1\n", []string{"write queue NAME"}},
 		"two names":                      {story + "queue ml research gpu=1\n", []string{"write queue NAME"}},
 		"a bad name":                     {story + "queue ML gpu=1\n", []string{`"ML" is no name`}},
+		"a name of no object":            {story + "queue a..b gpu=1\n", []string{`"a..b" is no name`}},
 		"a field twice":                  {story + "queue ml gpu=1 gpu=2\n", []string{"gpu is there twice"}},
 		"a queue twice":                  {story + "queue ml gpu=1\nqueue ml gpu=2\n", []string{"line 3", "declared in line 2", "change queue ml"}},
 		"a name after fields":            {story + "queue gpu=1 ml\n", []string{`"ml" must be KEY=VALUE`}},

@@ -57,11 +57,14 @@ func (p *planner) chain(text string) error {
 			if at < 0 {
 				return fmt.Errorf("%q must end with =Ready=> or =Succeeded=> before the next stage", link)
 			}
-			word, err := oneOf(link[at+1:], "Ready", "Succeeded")
+			word, err := oneOf[jobsetapi.ReplicatedJobsStatus](link[at+1:], "Ready|Succeeded")
 			if err != nil {
 				return fmt.Errorf("what to wait for: %w", err)
 			}
-			link, next = link[:at], dependency(word)
+			link, next = link[:at], jobset.DependencyReady
+			if word == jobsetapi.SucceededStatus {
+				next = jobset.DependencyComplete
+			}
 		}
 		group, err := p.group(link, before, status)
 		if err != nil {
@@ -70,13 +73,6 @@ func (p *planner) chain(text string) error {
 		before, status = group, next
 	}
 	return nil
-}
-
-func dependency(word string) jobset.DependsOnStatus {
-	if word == "Succeeded" {
-		return jobset.DependencyComplete
-	}
-	return jobset.DependencyReady
 }
 
 // group reads ReplicatedJobs with + between them, all of which wait for the previous ones.

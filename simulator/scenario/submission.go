@@ -62,17 +62,17 @@ type Submission struct {
 	runtimeClass *string
 }
 
-// A perJob has a value for all ReplicatedJobs, and others for some of them.
-type perJob[T any] struct {
-	all  *T
-	some map[string]T
-}
+// allJobs is the key of what holds for all ReplicatedJobs. No name has a comma, which separates the parts of a field.
+const allJobs = ","
 
-func (p *perJob[T]) of(job string) (value T, ok bool) {
-	if value, ok = p.some[job]; ok || p.all == nil {
-		return value, ok
+// A perJob has a value for each of some ReplicatedJobs, and for all others.
+type perJob[T any] map[string]T
+
+func (p perJob[T]) of(job string) (value T, ok bool) {
+	if value, ok = p[job]; !ok {
+		value, ok = p[allJobs]
 	}
-	return *p.all, true
+	return value, ok
 }
 
 // RunTime returns how long after its start a ReplicatedJob finishes, if it finishes by itself.
@@ -96,25 +96,20 @@ func (s *Submission) Fails(job string, attempt int) bool {
 // perJobOf reads VALUE or JOB:VALUE, several with commas.
 func perJobOf[T any](read func(string) (T, error)) func(string) (perJob[T], error) {
 	return func(text string) (perJob[T], error) {
-		p := perJob[T]{some: map[string]T{}}
+		p := perJob[T]{}
 		for part := range strings.SplitSeq(text, ",") {
 			job, rest, isForOne := strings.Cut(part, ":")
 			if !isForOne {
-				rest = part
+				job, rest = allJobs, part
 			}
 			value, err := read(rest)
 			if err != nil {
-				return p, err
+				return nil, err
 			}
-			_, twice := p.some[job]
-			switch {
-			case !isForOne && p.all == nil:
-				p.all = &value
-			case isForOne && !twice:
-				p.some[job] = value
-			default:
-				return p, fmt.Errorf("%q is there twice", part)
+			if _, twice := p[job]; twice {
+				return nil, fmt.Errorf("%q is there twice", part)
 			}
+			p[job] = value
 		}
 		return p, nil
 	}
@@ -123,19 +118,19 @@ func perJobOf[T any](read func(string) (T, error)) func(string) (perJob[T], erro
 // failures reads JOB or JOB:TIMES.
 func failures(text string) (perJob[int], error) {
 	const everyTime = 1 << 30
-	p := perJob[int]{some: map[string]int{}}
+	p := perJob[int]{}
 	for part := range strings.SplitSeq(text, ",") {
 		job, times, limited := strings.Cut(part, ":")
-		if _, twice := p.some[job]; twice {
+		if _, twice := p[job]; twice {
 			return p, fmt.Errorf("%q is there twice", job)
 		}
-		p.some[job] = everyTime
+		p[job] = everyTime
 		if limited {
 			n, err := count(times)
 			if err != nil {
 				return p, err
 			}
-			p.some[job] = int(n)
+			p[job] = int(n)
 		}
 	}
 	return p, nil
@@ -151,10 +146,8 @@ func planOptions(s *Submission) []Option {
 		{"queue", "NAME", "The LocalQueue.", into(&s.Queue, name)},
 		namespace(&s.Namespace),
 		{"stages", "STAGES", "What a JobSet consists of; see below.", into(&s.stages, anyText)},
-		{
-			"order", "AnyOrder|InOrder", "Its startupPolicy; with InOrder each ReplicatedJob waits until the one before is ready, and needs no arrow.",
-			then(among(jobset.AnyOrder, jobset.InOrder), func(v jobset.StartupPolicyOptions) { s.startupPolicy().StartupPolicyOrder = v }),
-		},
+		choice("order", "AnyOrder|InOrder", "Its startupPolicy; with InOrder each ReplicatedJob waits until the one before is ready, and needs no arrow.",
+			func(v jobset.StartupPolicyOptions) { s.startupPolicy().StartupPolicyOrder = v }),
 		{
 			"rules", "JOB[+JOB]:Ready|Succeeded,...", "The rules of its startupPolicy, which is InOrder: what the ReplicatedJobs after these wait for.",
 			then(list(rule), func(v []jobsetapi.StartupPolicyRule) { s.startupPolicy().Rules = v }),
@@ -172,7 +165,7 @@ func shapeOptions(s *Submission) []Option {
 	return []Option{
 		{"priority", "NUMBER", "Its priority; 0 if left out.", into(&s.Priority, number)},
 		{"class", "NAME", "Its WorkloadPriorityClass, instead of a priority.", into(&s.Class, name)},
-		{"policy", "Safe|Reserve|Greedy", "The stage-admission policy that the JobSet asks for.", into(&s.StageAdmission, stageAdmission)},
+		choice("policy", "Safe|Reserve|Greedy", "The stage-admission policy that the JobSet asks for.", func(v string) { s.StageAdmission = v }),
 		{"selector", "KEY=VALUE,...", "The nodeSelector of its pods.", into(&s.selector, labels)},
 		{
 			"affinity", "KEY=VALUE|VALUE,...", "The required node affinity of its pods: each label has one of the values.",
@@ -262,24 +255,20 @@ func seconds(text string) (int32, error) {
 	return int32(n), nil
 }
 
-// readSubmission makes a Submission from the fields of its line.
-func readSubmission(name string, fields Fields) (*Submission, error) {
-	s := &Submission{Name: name, Namespace: "default"}
-	if err := fields.set(submitOptions(s)); err != nil {
-		return nil, err
-	}
+// complete checks what a line has set, and plans the stages.
+func (s *Submission) complete() error {
 	switch {
 	case (s.stages == "") == (s.pods == ""):
-		return nil, errors.New("say what it consists of: either stages=train(gpu=6), for a JobSet, or pods=3*gpu:2")
+		return errors.New("say what it consists of: either stages=train(gpu=6), for a JobSet, or pods=3*gpu:2")
 	case s.pods != "" && (s.MaxRestarts > 0 || s.StageAdmission != "" || s.startup != nil || s.Success != nil):
-		return nil, errors.New("restarts, policy, order, rules and success are for JobSets: write stages instead of pods")
-	case s.pods != "" && (s.replicas.all != nil || s.replicas.some != nil):
-		return nil, errors.New("replicas are for JobSets: write stages instead of pods")
+		return errors.New("restarts, policy, order, rules and success are for JobSets: write stages instead of pods")
+	case s.pods != "" && s.replicas != nil:
+		return errors.New("replicas are for JobSets: write stages instead of pods")
 	case s.pods == "" && s.MinCount != nil:
-		return nil, errors.New("min needs pods: stages of JobSets are admitted whole")
+		return errors.New("min needs pods: stages of JobSets are admitted whole")
 	}
 	s.IsJobSet = s.stages != ""
-	return s, s.plan()
+	return s.plan()
 }
 
 // plan reads the stages of the submission.
@@ -295,9 +284,9 @@ func (s *Submission) plan() error {
 	if err != nil {
 		return err
 	}
-	for _, jobs := range [][]string{keys(s.replicas.some), keys(s.run.some), keys(s.readyAfter.some), keys(s.fails.some), s.Success} {
+	for _, jobs := range [][]string{keys(s.replicas), keys(s.run), keys(s.readyAfter), keys(s.fails), s.Success} {
 		for _, job := range jobs {
-			if !slices.Contains(s.jobsOf(""), job) {
+			if job != allJobs && !slices.Contains(s.jobsOf(""), job) {
 				return fmt.Errorf("%s has no ReplicatedJob %q", s.Name, job)
 			}
 		}
@@ -328,7 +317,7 @@ func (s *Submission) startupPolicy() *jobsetapi.StartupPolicy {
 // rule reads JOB+JOB:STATUS.
 func rule(text string) (jobsetapi.StartupPolicyRule, error) {
 	jobs, word, _ := strings.Cut(text, ":")
-	status, err := oneOf(word, jobsetapi.ReadyStatus, jobsetapi.SucceededStatus)
+	status, err := oneOf[jobsetapi.ReplicatedJobsStatus](word, "Ready|Succeeded")
 	if err != nil {
 		err = fmt.Errorf("%q: what to wait for: %w", text, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxDuration keeps virtual time far from overflow.
@@ -47,19 +48,17 @@ func count(value string) (int32, error) {
 }
 
 func truth(value string) (bool, error) {
-	choice, err := oneOf(value, "true", "false")
+	choice, err := oneOf[string](value, "true|false")
 	return choice == "true", err
 }
 
-func oneOf[T ~string](value string, choices ...T) (T, error) {
-	if slices.Contains(choices, T(value)) {
+// oneOf reads one of the words, which have bars between them.
+func oneOf[T ~string](value, words string) (T, error) {
+	choices := strings.Split(words, "|")
+	if slices.Contains(choices, value) {
 		return T(value), nil
 	}
-	words := make([]string, len(choices))
-	for i, c := range choices {
-		words[i] = string(c)
-	}
-	return "", fmt.Errorf("%q must be %s", value, strings.Join(words, " or "))
+	return "", fmt.Errorf("%q must be %s", value, strings.Join(choices, " or "))
 }
 
 // name reads the name of an object.
@@ -67,17 +66,11 @@ func name[T ~string](value string) (T, error) { return T(value), checkName(value
 
 func checkName(value string) error {
 	const most = 63
-	ok := value != "" && len(value) <= most && isAlphanumeric(value[0]) && isAlphanumeric(value[len(value)-1])
-	for i := range len(value) {
-		ok = ok && (isAlphanumeric(value[i]) || value[i] == '-' || value[i] == '.')
-	}
-	if !ok {
+	if len(value) > most || len(validation.IsDNS1123Subdomain(value)) > 0 {
 		return fmt.Errorf("%q is no name: use up to %d lower-case letters, digits and dashes", value, most)
 	}
 	return nil
 }
-
-func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 
 // isResource distinguishes resources from misspelt fields: the short names are few, all others have a slash.
 func isResource(key string) bool {
@@ -177,7 +170,7 @@ func taint(text string) (corev1.Taint, error) {
 }
 
 func taintEffect(value string) (corev1.TaintEffect, error) {
-	return oneOf(value, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule)
+	return oneOf[corev1.TaintEffect](value, "NoSchedule|NoExecute|PreferNoSchedule")
 }
 
 // toleration reads KEY, KEY=VALUE or KEY=VALUE:EFFECT; an omitted value or effect tolerates all.

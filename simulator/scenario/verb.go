@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,11 @@ type Verb struct {
 	// Untimed is set if it cannot have at.
 	Untimed bool
 
-	read func(*reader, *words) (Statement, error)
+	// withoutFields is the error about a line that has no fields, or empty if there is none.
+	withoutFields string
+	// readsFields is true if read interprets the fields. If it is false, the Options are set before.
+	readsFields bool
+	read        func(*reader, *words) (Statement, error)
 }
 
 // Name is the first word.
@@ -29,7 +32,7 @@ func (v *Verb) Name() string {
 	return name
 }
 
-// Verbs returns all of them, in the order in which a reader should learn them.
+// Verbs returns all of them, in the order in which a reader should learn them. They are for one line, whose fields their Options set.
 func Verbs() []Verb { return append(append(objectVerbs(), jobVerbs()...), runVerbs()...) }
 
 func objectVerbs() []Verb {
@@ -39,32 +42,33 @@ func objectVerbs() []Verb {
 	}
 	var verbs []Verb
 	for _, d := range declarations() {
-		fields, groups := options(d.empty())
+		fields, groups := options(d.empty)
 		if groups != nil {
 			fields = append(fields, quota)
 		}
-		verbs = append(verbs, Verb{Usage: string(d.kind) + " NAME", Text: d.text, Options: fields, read: d.read})
+		verbs = append(verbs, Verb{Usage: string(d.kind) + " NAME", Text: d.text, Options: fields, readsFields: true, read: d.read})
 	}
 	return append(
 		verbs,
 		Verb{
-			Usage: "change KIND NAME",
-			Text:  "replaces the given fields of an object. KIND is the verb that makes such an object, and the fields are those of that verb.",
-			read:  readChange,
+			Usage:         "change KIND NAME",
+			Text:          "replaces the given fields of an object. KIND is the verb that makes such an object, and the fields are those of that verb.",
+			withoutFields: "changes nothing: give the fields to replace", readsFields: true, read: readChange,
 		},
 		Verb{Usage: "remove KIND NAME", Text: "deletes an object.", read: readRemove},
 	)
 }
 
 func jobVerbs() []Verb {
+	submission, pods := &Submission{Namespace: "default"}, new(int32)
 	verbs := []Verb{
-		{
-			Usage: "submit NAME", Text: "submits a JobSet, or a job of another kind.",
-			Options: submitOptions(&Submission{}), read: readSubmit,
-		},
+		{Usage: "submit NAME", Text: "submits a JobSet, or a job of another kind.", Options: submitOptions(submission), read: readSubmit(submission)},
 		{
 			Usage: "resize NAME[/JOB]", Text: "sets spec.parallelism and spec.completions of a ReplicatedJob, whose Jobs are Indexed.",
-			Options: resizeOptions(&Resize{}), read: readResize,
+			Options: []Option{
+				{"pods", "COUNT", "How many. What runs with fewer grows: it asks for the others with a quota Workload of their own.", into(pods, count)},
+			},
+			read: concerns(resizes(pods)),
 		},
 	}
 	for _, a := range []struct {
@@ -83,7 +87,7 @@ func jobVerbs() []Verb {
 		if a.action.takesPart() {
 			usage += "[/PART]"
 		}
-		verbs = append(verbs, Verb{Usage: usage, Text: a.text, read: acts(a.action)})
+		verbs = append(verbs, Verb{Usage: usage, Text: a.text, read: concerns(acts(a.action))})
 	}
 	return append(verbs,
 		Verb{
@@ -91,54 +95,57 @@ func jobVerbs() []Verb {
 			Options: []Option{{
 				Key: "CHECK", Value: "Pending|Ready|Retry[/after=TIME]|Rejected",
 				Text: "What the check of this name says, and for Retry how long the quota Workload is to stay out of the queue.",
-			}}, read: readCheck,
+			}}, withoutFields: "names no check: write CHECK=Ready", readsFields: true, read: concerns(readCheck),
 		},
 		Verb{
 			Usage: "set NAME[/STAGE]", Text: "changes the quota Workload of a job, those of all its stages and growths, or that of one of them.",
-			Options: workloadOptions(&kueue.Workload{}), read: readSet,
+			Options: workloadOptions(&kueue.Workload{}), withoutFields: "changes nothing: give the fields to replace", read: concerns(readSet),
 		})
 }
 
 func runVerbs() []Verb {
+	crash, run := &Crash{}, &Run{ToTheEnd: true}
 	return []Verb{
 		{
 			Usage: "config", Text: "sets fields of the configuration, before anything else happens.", Untimed: true,
 			Options: []Option{{
 				Key: "SETTING", Value: "VALUE",
 				Text: "A field of admission.Config, or of waitForPodsReady in the manager's configuration: in lower case with dashes, such as stage-admission=Greedy or wait-for-pods-ready.timeout=5m. What is set of wait-for-pods-ready enables it.",
-			}}, read: readConfig,
+			}}, withoutFields: "sets nothing: write SETTING=VALUE", readsFields: true, read: readConfig,
 		},
 		{
 			Usage: "crash", Text: "discards the engine, with its decisions that are not written yet, and creates a new one from the objects.",
-			Options: crashOptions(&Crash{}), read: readCrash,
+			Options: []Option{{
+				"writes", "COUNT", "How many objects the manager still writes for JobSets before it dies. It may die in the middle of a step.",
+				intoPointer(&crash.AfterWrites, count),
+			}},
+			read: func(*reader, *words) (Statement, error) { return *crash, nil },
 		},
 		{
 			Usage: "fail-write NAME[/STAGE]", Text: "lets the write of the next decision to admit or evict fail.",
-			read: concerns(func(t Target) Statement { return FailWrite{t} }),
+			read: concerns(func(_ *words, _ *Submission, t Target) (Statement, error) { return FailWrite{t}, nil }),
 		},
 		{
 			Usage: "explain NAME[/STAGE]", Text: "prints why it waits.",
-			read: concerns(func(t Target) Statement { return Explain{t} }),
+			read: concerns(func(_ *words, _ *Submission, t Target) (Statement, error) { return Explain{t}, nil }),
 		},
 		{
 			Usage: "held [QUEUE]", Text: "prints what is held in a ClusterQueue, or in all of them.",
-			read: func(_ *reader, w *words) (Statement, error) { return Held{w.arg(0)}, w.fields.set(nil) },
+			// The usage allows one name at most.
+			read: func(_ *reader, w *words) (Statement, error) { return Held{strings.Join(w.args, "")}, nil },
 		},
 		{
 			Usage: "run", Text: "lets time pass. What comes below happens after that.", Untimed: true,
-			Options: runOptions(&Run{}), read: readRun,
+			Options: []Option{
+				{"until", "TIME", "When to stop; if left out, when nothing is left to come.", then(duration, func(v time.Duration) { *run = Run{Until: v} })},
+			},
+			read: readRun(run),
 		},
 	}
 }
 
 // takesPart reports whether an action can be applied to a part of a job.
 func (a Action) takesPart() bool { return !slices.Contains([]Action{Delete, Suspend, Resume}, a) }
-
-func resizeOptions(o *Resize) []Option {
-	return []Option{
-		{"pods", "COUNT", "How many. What runs with fewer grows: it asks for the others with a quota Workload of their own.", into(&o.Pods, count)},
-	}
-}
 
 // workloadOptions are those of a set line.
 func workloadOptions(o *kueue.Workload) []Option {
@@ -160,21 +167,6 @@ func workloadOptions(o *kueue.Workload) []Option {
 	}
 }
 
-func crashOptions(o *Crash) []Option {
-	return []Option{
-		{
-			"writes", "COUNT", "How many objects the manager still writes for JobSets before it dies. It may die in the middle of a step.",
-			intoPointer(&o.AfterWrites, count),
-		},
-	}
-}
-
-func runOptions(o *Run) []Option {
-	return []Option{
-		{"until", "TIME", "When to stop; if left out, when nothing is left to come.", then(duration, func(v time.Duration) { *o = Run{Until: v} })},
-	}
-}
-
 // Gates returns the value of the field gates of a set line, if it has one.
 func (f Fields) Gates() (names []string, ok bool) {
 	text := f.Get("gates", "")
@@ -183,14 +175,4 @@ func (f Fields) Gates() (names []string, ok bool) {
 	}
 	names, err := gates(text)
 	return names, err == nil
-}
-
-// misspelt returns an error with the verb that the user may have meant.
-func misspelt(word string) error {
-	verbs := Verbs()
-	known := make([]string, len(verbs))
-	for i := range verbs {
-		known[i] = verbs[i].Name()
-	}
-	return fmt.Errorf("%q is no verb: write one of %s", word, strings.Join(known, ", "))
 }
