@@ -19,26 +19,22 @@ import (
 )
 
 // read returns the snapshot that one reconcile works on. Its objects belong to the cache and are not changed.
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*workloadstatus.Snapshot, error) {
-	var workload kueue.Workload
-	if err := r.config.Client.Get(ctx, key, &workload); err != nil {
-		return nil, err
-	}
-	s := &workloadstatus.Snapshot{Workload: &workload, Gates: r.config.Gates}
+func (r *Reconciler) read(ctx context.Context, workload *kueue.Workload) (*workloadstatus.Snapshot, error) {
+	s := &workloadstatus.Snapshot{Workload: workload, Gates: r.config.Gates}
 	var err error
-	if quotaworkload.HoldsQuota(&workload) && !quotaworkload.IsTrue(&workload, kueue.WorkloadAdmitted) {
+	if quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) {
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)
 		return s, err
 	}
-	if workloadstatus.IsOverdue(&workload, &r.config.PodsReady, time.Now()) {
-		s.Lacking, err = r.readLacking(ctx, &workload)
+	if workloadstatus.IsOverdue(workload, &r.config.PodsReady, time.Now()) {
+		s.Lacking, err = r.readLacking(ctx, workload)
 		return s, err
 	}
-	if !workloadstatus.IsStopped(&workload) {
+	if !workloadstatus.IsStopped(workload) {
 		return s, nil
 	}
 	var queue kueue.LocalQueue
-	name := types.NamespacedName{Namespace: key.Namespace, Name: string(workload.Spec.QueueName)}
+	name := types.NamespacedName{Namespace: workload.Namespace, Name: string(workload.Spec.QueueName)}
 	if err := r.config.Client.Get(ctx, name, &queue); err != nil {
 		return s, wrap(client.IgnoreNotFound(err), "read LocalQueue %s", name)
 	}

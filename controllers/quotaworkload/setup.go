@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -99,7 +98,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofClusterQueue), changed).
 		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofLocalQueue), changed).
 		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
-		Complete(r)
+		Complete(reconcile.AsReconciler(config.Client, r))
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -169,16 +168,16 @@ func (r *Reconciler) workloads(ctx context.Context, options ...client.ListOption
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}})
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }
 
 // Reconcile takes the next step for one quota Workload.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	s, err := r.read(ctx, req.NamespacedName)
+func (r *Reconciler) Reconcile(ctx context.Context, workload *kueue.Workload) (ctrl.Result, error) {
+	s, err := r.read(ctx, workload)
 	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	return r.write(ctx, s, workloadstatus.Next(s, &r.config.PodsReady, time.Now()))
 }
