@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,7 +25,12 @@ import (
 func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	before, after, err := w.writeEviction(ctx, d)
 	if apierrors.IsConflict(err) {
-		w.evictLater(ctx, d)
+		// The cache needs time to observe the change: often the quota Workload has finished.
+		time.AfterFunc(w.retries.When(d.Stage), func() {
+			if ctx.Err() == nil {
+				w.add(retriedEviction{*d})
+			}
+		})
 		return
 	}
 	if err != nil {
@@ -34,26 +40,13 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 		return
 	}
 	w.retries.Forget(d.Stage)
-	observed := before
-	if after != nil {
-		observed = after
-	}
 	w.runner.post(func(e *admission.Engine) {
-		e.Apply(admission.WorkloadObserved{Workload: observed})
+		e.Apply(admission.WorkloadObserved{Workload: cmp.Or(after, before)})
 		e.Settle(d.ID)
 	})
 	if after != nil {
 		w.announceEviction(before, after, d)
 	}
-}
-
-// evictLater retries when the cache has had time to observe the change: often the quota Workload has finished.
-func (w *writer) evictLater(ctx context.Context, d *admission.Evict) {
-	time.AfterFunc(w.retries.When(d.Stage), func() {
-		if ctx.Err() == nil {
-			w.add(retriedEviction{*d})
-		}
-	})
 }
 
 // A retriedEviction is a retried eviction. In the meantime the stage may have released its quota, and hold new quota.
