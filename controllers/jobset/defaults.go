@@ -67,10 +67,7 @@ func (r *Reconciler) overheadOf(ctx context.Context, pod *corev1.PodSpec) (corev
 			return nil, fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)
 		}
 	}
-	if class.Overhead == nil {
-		class.Overhead = &nodev1.Overhead{}
-	}
-	return class.Overhead.PodFixed, nil
+	return ptr.Deref(class.Overhead, nodev1.Overhead{}).PodFixed, nil
 }
 
 // chargeDevices replaces the resource claims of a ReplicatedJob by the resources that are charged for their devices, or returns why it

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -58,7 +59,7 @@ func feedPodRules(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, 
 			}),
 		engine.Watch(ctx, mgr, runner,
 			func(c *nodev1.RuntimeClass) admission.Event {
-				return admission.RuntimeClassObserved{Name: c.Name, Overhead: overheadOf(c)}
+				return admission.RuntimeClassObserved{Name: c.Name, Overhead: ptr.Deref(c.Overhead, nodev1.Overhead{}).PodFixed}
 			},
 			func(c *nodev1.RuntimeClass) admission.Event { return admission.RuntimeClassGone{Name: c.Name} }),
 	)
@@ -77,11 +78,4 @@ func feedPodRules(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, 
 			func(c *resourcev1.DeviceClass) admission.Event { return admission.DeviceClassObserved{DeviceClass: c} },
 			func(c *resourcev1.DeviceClass) admission.Event { return admission.DeviceClassGone{Name: c.Name} }),
 	)
-}
-
-func overheadOf(class *nodev1.RuntimeClass) corev1.ResourceList {
-	if class.Overhead == nil {
-		return nil
-	}
-	return class.Overhead.PodFixed
 }
