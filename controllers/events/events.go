@@ -68,9 +68,7 @@ func QuotaReserved(queue string, waited time.Duration) Event {
 }
 
 // Pending reports why a quota Workload gets no quota. The reason is that of its condition QuotaReserved.
-func Pending(reason, message string) Event {
-	return warning(reason, reason, "%s", message)
-}
+func Pending(reason, message string) Event { return warning(reason, reason, "%s", message) }
 
 // Admitted reports that a quota Workload is admitted, and how long after its quota was reserved.
 func Admitted(queue string, waited time.Duration) Event {
@@ -78,14 +76,10 @@ func Admitted(queue string, waited time.Duration) Event {
 }
 
 // Evicted reports that a quota Workload must release its quota. The reason is that of workloadstatus.Eviction.
-func Evicted(reason, message string) Event {
-	return normal(reason, "Evict", "%s", message)
-}
+func Evicted(reason, message string) Event { return normal(reason, "Evict", "%s", message) }
 
 // Preempted reports that a quota Workload is preempted, and for which other one.
-func Preempted(message string) Event {
-	return normal("Preempted", "Evict", "%s", message)
-}
+func Preempted(message string) Event { return normal("Preempted", "Evict", "%s", message) }
 
 // PreemptedWorkload reports on a quota Workload that another one is preempted for it.
 func PreemptedWorkload(victim, uid, queue string) Event {
@@ -108,9 +102,7 @@ func MaximumExecutionTimeExceeded(seconds int32) Event {
 }
 
 // Requeued reports that a quota Workload is in the queue again, and why.
-func Requeued(message string) Event {
-	return normal("Requeued", "Requeue", "%s", message)
-}
+func Requeued(message string) Event { return normal("Requeued", "Requeue", "%s", message) }
 
 // AdmissionGated reports which gates keep a quota Workload from asking for quota.
 func AdmissionGated(gates string) Event {
@@ -134,9 +126,7 @@ func StageReserved(stage, queue, usage string, checks []string) Event {
 
 // StageWaiting reports why a stage of a JobSet gets no quota. The reason is Kueue's; it is also the action, so that another reason is a new
 // Event and not counted as the same one.
-func StageWaiting(reason, message string) Event {
-	return normal("StageWaiting", reason, "%s", message)
-}
+func StageWaiting(reason, message string) Event { return normal("StageWaiting", reason, "%s", message) }
 
 // StageTooLarge reports that a stage of a JobSet gets no quota, and would get none if no other quota were held. It is StageWaiting as a
 // warning: only the user, or the administrator who sets the quotas, can help.
@@ -241,14 +231,10 @@ func JobSetStarted() Event {
 }
 
 // Misconfigured reports why a JobSet cannot be queued.
-func Misconfigured(message string) Event {
-	return warning("Misconfigured", "Queue", "%s", message)
-}
+func Misconfigured(message string) Event { return warning("Misconfigured", "Queue", "%s", message) }
 
 // JobRefused reports why a Job of a JobSet is not released.
-func JobRefused(message string) Event {
-	return warning("JobRefused", "Release", "%s", message)
-}
+func JobRefused(message string) Event { return warning("JobRefused", "Release", "%s", message) }
 
 // GroupReleased reports that the main containers of a group may start.
 func GroupReleased(pods int) Event {
@@ -261,9 +247,7 @@ func GroupTimedOut(started, pods int) Event {
 }
 
 // GroupNotKept reports why a group cannot start together.
-func GroupNotKept(message string) Event {
-	return warning("GroupNotKept", "Queue", "%s", message)
-}
+func GroupNotKept(message string) Event { return warning("GroupNotKept", "Queue", "%s", message) }
 
 // FlavorInUse reports what keeps a ResourceFlavor that is being deleted.
 func FlavorInUse(clusterQueues []string) Event {
@@ -271,14 +255,10 @@ func FlavorInUse(clusterQueues []string) Event {
 }
 
 // GangBlocked reports why a gang that holds its quota is not placed, and what helps.
-func GangBlocked(message string) Event {
-	return warning("GangBlocked", "Gang", "%s", message)
-}
+func GangBlocked(message string) Event { return warning("GangBlocked", "Gang", "%s", message) }
 
 // PriorityKept reports that the priority class which a JobSet names now does not exist.
-func PriorityKept(message string) Event {
-	return warning("PriorityKept", "Queue", "%s", message)
-}
+func PriorityKept(message string) Event { return warning("PriorityKept", "Queue", "%s", message) }
 
 // LedgerMismatch reports on a ClusterQueue that the engine charged another amount than its quota Workloads hold.
 func LedgerMismatch(charged, held, remedy string) Event {
@@ -287,19 +267,13 @@ func LedgerMismatch(charged, held, remedy string) Event {
 
 // GangStatus reports the state of a gang on its PodGroup and pods. The topic is the action, so that another cause is a new Event and not
 // counted as the same one.
-func GangStatus(reason, topic, message string) Event {
-	return normal(reason, topic, "%s", message)
-}
+func GangStatus(reason, topic, message string) Event { return normal(reason, topic, "%s", message) }
 
 // GangWarning reports on a PodGroup and its pods what has to be changed before their gang can be admitted.
-func GangWarning(reason, topic, message string) Event {
-	return warning(reason, topic, "%s", message)
-}
+func GangWarning(reason, topic, message string) Event { return warning(reason, topic, "%s", message) }
 
 // GangFinished reports on a PodGroup, or on pods, that their gang has finished and released its quota.
-func GangFinished(message string) Event {
-	return normal("GangFinished", "Finish", "%s", message)
-}
+func GangFinished(message string) Event { return normal("GangFinished", "Finish", "%s", message) }
 
 // PodEvicted reports that a pod is deleted because its gang must release its quota. Its controller, if it has one, recreates it.
 func PodEvicted(message string) Event {
