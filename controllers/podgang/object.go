@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,4 +128,19 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 		all = append(all, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
 	}
 	return all
+}
+
+// StripClaim reduces a ResourceClaim in the cache to its requests and the pod it was created for.
+func StripClaim(object any) (any, error) {
+	claim, ok := object.(*resourcev1.ResourceClaim)
+	if !ok {
+		return object, nil
+	}
+	return &resourcev1.ResourceClaim{
+		TypeMeta: claim.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion, OwnerReferences: claim.OwnerReferences,
+		},
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: claim.Spec.Devices.Requests}},
+	}, nil
 }

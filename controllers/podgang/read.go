@@ -7,7 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
@@ -258,4 +261,40 @@ func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error 
 		s.awaitsEngine = slices.ContainsFunc(s.Workloads, func(w *kueue.Workload) bool { return podgang.IsAdmitted(w) && !charged[w.UID] })
 	}
 	return nil
+}
+
+// readDevices reads what the pods of a gang are charged for: their ResourceClaims, and whether the ResourceClaimTemplates exist from which
+// these are created. Pods without resource claims need neither, and where no DeviceClass is mapped neither is read.
+func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod) (*podgroup.Devices, error) {
+	devices := &podgroup.Devices{Mapping: r.config.Devices, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{}}
+	names := map[string]struct{}{}
+	for _, pod := range pods {
+		for i := range pod.Spec.ResourceClaims {
+			names[ptr.Deref(pod.Spec.ResourceClaims[i].ResourceClaimTemplateName, "")] = struct{}{}
+		}
+	}
+	delete(names, "")
+	if len(names) == 0 || len(r.config.Devices) == 0 {
+		return devices, nil
+	}
+	var claims resourcev1.ResourceClaimList
+	// The cache is enough: the spec of a ResourceClaim never changes, and an event will report a claim that the cache lacks.
+	if err := r.client.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list ResourceClaims in namespace %q: %w", namespace, err)
+	}
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		devices.Claims[c.Name] = device.Claim{Controller: metav1.GetControllerOfNoCopy(c), Spec: c.Spec}
+	}
+	for name := range names {
+		var template resourcev1.ResourceClaimTemplate
+		err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &template)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("read ResourceClaimTemplate %q in namespace %q: %w", name, namespace, err)
+		}
+		if err == nil {
+			devices.Templates[name] = struct{}{}
+		}
+	}
+	return devices, nil
 }

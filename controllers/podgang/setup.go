@@ -13,11 +13,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +29,7 @@ import (
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -234,6 +238,41 @@ func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 		return []reconcile.Request{requestOf(ref)}
 	}
 	return nil
+}
+
+// gangOfClaim maps a ResourceClaim to the gang of its pod or of its PodGroup.
+func (r *Reconciler) gangOfClaim(ctx context.Context, claim *resourcev1.ResourceClaim) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	switch {
+	case owner != nil && owner.Kind == "PodGroup" && strings.HasPrefix(owner.APIVersion, "scheduling.k8s.io/"):
+		return []reconcile.Request{requestOf(podgroup.Ref{Kind: podgroup.Core, Namespace: claim.Namespace, Name: owner.Name})}
+	case owner == nil || owner.Kind != "Pod":
+		return nil
+	}
+	var pod corev1.Pod
+	// An event will report a pod that the cache lacks.
+	if err := r.pods.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: owner.Name}, &pod); err != nil {
+		return nil
+	}
+	return gangOfPod(ctx, &pod)
+}
+
+// gangsOfTemplate maps a ResourceClaimTemplate to the gangs of the pods that name it.
+func (r *Reconciler) gangsOfTemplate(ctx context.Context, template *resourcev1.ResourceClaimTemplate) []reconcile.Request {
+	var pods corev1.PodList
+	if err := r.pods.List(ctx, &pods, client.InNamespace(template.Namespace)); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing pods of gangs", "because of", template.Name)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		if slices.ContainsFunc(pods.Items[i].Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool {
+			return ptr.Deref(c.ResourceClaimTemplateName, "") == template.Name
+		}) {
+			requests = append(requests, gangOfPod(ctx, &pods.Items[i])...)
+		}
+	}
+	return requests
 }
 
 // Reconcile takes the next step for one gang.
