@@ -1,7 +1,7 @@
 // Package jobset is the stage controller: it keeps one quota Workload for each stage of a queued JobSet, opens stages when their start
 // conditions are met, releases the child Jobs of admitted stages, and releases quota when the pods of a stage have terminated.
 //
-// A reconcile reads everything about one JobSet (read.go, live.go), lets package stages decide what to write, and writes that in the order of
+// A reconcile reads everything about one JobSet (read.go), lets package stages decide what to write, and writes that in the order of
 // a stages.Step (write.go, and a file for each kind of object).
 package jobset
 
