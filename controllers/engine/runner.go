@@ -80,10 +80,12 @@ type Runner struct {
 	config Config
 	writer *writer
 
-	mu      sync.Mutex
-	inbox   []func(*admission.Engine)
+	// sources and first do not change after Start.
 	sources []cache.InformerSynced
 	first   []func(context.Context) error
+
+	mu    sync.Mutex
+	inbox []func(*admission.Engine)
 	// changed are called for objects whose status may differ, on the engine's goroutine, which also owns the array.
 	changed [kinds]func(types.NamespacedName)
 
@@ -107,19 +109,11 @@ func NewRunner(config Config) (*Runner, error) {
 func (r *Runner) NeedLeaderElection() bool { return false }
 
 // AddSource makes the Runner wait for a source of observations before it decides anything. Call it before Start.
-func (r *Runner) AddSource(synced cache.InformerSynced) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sources = append(r.sources, synced)
-}
+func (r *Runner) AddSource(synced cache.InformerSynced) { r.sources = append(r.sources, synced) }
 
 // BeforeFirst makes the Runner call f once, when all sources have delivered their initial state and this process leads, and decide nothing
 // before f has succeeded. The first decision takes into account what f observes. Call it before Start.
-func (r *Runner) BeforeFirst(f func(context.Context) error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.first = append(r.first, f)
-}
+func (r *Runner) BeforeFirst(f func(context.Context) error) { r.first = append(r.first, f) }
 
 // A Kind is a kind of objects whose status the engine determines.
 type Kind int
@@ -199,13 +193,10 @@ func (r *Runner) waitUntilReady(ctx context.Context, ready chan<- struct{}) {
 	case <-ctx.Done():
 		return
 	}
-	r.mu.Lock()
-	sources, first := r.sources, r.first
-	r.mu.Unlock()
-	if !cache.WaitForCacheSync(ctx.Done(), sources...) {
+	if !cache.WaitForCacheSync(ctx.Done(), r.sources...) {
 		return
 	}
-	for _, f := range first {
+	for _, f := range r.first {
 		if !succeed(ctx, f) {
 			return
 		}
