@@ -18,7 +18,22 @@ import (
 // write writes a Step. It stops at the first error: later writes may rely on earlier ones, and the next reconcile continues from the state
 // reached. A failed write on which no other write relies does not stop it.
 func (r *Reconciler) write(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) (ctrl.Result, error) {
-	err := w.Write(r.parts(ctx, s))
+	part := func(write func(context.Context, *jobsetstate.Snapshot, *stages.Step) error) func(*stages.Step) error {
+		return func(w *stages.Step) error { return write(ctx, s, w) }
+	}
+	err := w.Write(&stages.Writer{
+		CreateWorkloads: part(r.createWorkloads), EvictWorkloads: part(r.evictWorkloads), ChangeWorkloads: part(r.changeWorkloads),
+		SetScheduler: part(r.setScheduler), Pause: part(r.pause), Start: part(r.start),
+		DeleteGangs: part(r.deleteGangs), EnsureGangs: part(r.ensureGangs), RecordFinished: part(r.recordFinished),
+		ReleaseJobs: part(r.releaseJobs), ResizeJobs: part(r.resizeJobs), HoldJobs: part(r.holdJobs), SkipJobs: part(r.skipJobs),
+		EndPods: part(r.endPods), RecreateJobs: part(r.recreateJobs), RestoreJobs: part(r.restoreJobs),
+		ConcludeJobs: func(w *stages.Step) error { return r.suspend(ctx, w.ConcludeJobs, false) },
+		RecordTimes:  part(r.recordTimes), Progress: part(r.reportProgress), Reclaim: part(r.reclaimPods), ReleaseQuota: part(r.releaseQuota),
+		Reopen:           part(r.reopenStages),
+		RemoveFinalizers: func(w *stages.Step) error { return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers) },
+		DeleteWorkloads:  func(w *stages.Step) error { return r.writer.DeleteAll(ctx, w.DeleteWorkloads) },
+		Report:           part(r.report), CreateGrowths: part(r.createGrowths), DeleteExpired: part(r.deleteExpired),
+	})
 	if refused, ok := errors.AsType[*refusedWorkload](err); ok {
 		return r.reportRefused(ctx, s, refused)
 	}
@@ -32,26 +47,6 @@ func (r *Reconciler) write(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 		w.RequeueWithin(workloadstatus.RecheckAfter)
 	}
 	return ctrl.Result{RequeueAfter: w.RequeueAfter}, nil
-}
-
-// parts returns the functions that write the parts of a Step to the API server.
-func (r *Reconciler) parts(ctx context.Context, s *jobsetstate.Snapshot) *stages.Writer {
-	part := func(write func(context.Context, *jobsetstate.Snapshot, *stages.Step) error) func(*stages.Step) error {
-		return func(w *stages.Step) error { return write(ctx, s, w) }
-	}
-	return &stages.Writer{
-		CreateWorkloads: part(r.createWorkloads), EvictWorkloads: part(r.evictWorkloads), ChangeWorkloads: part(r.changeWorkloads),
-		SetScheduler: part(r.setScheduler), Pause: part(r.pause), Start: part(r.start),
-		DeleteGangs: part(r.deleteGangs), EnsureGangs: part(r.ensureGangs), RecordFinished: part(r.recordFinished),
-		ReleaseJobs: part(r.releaseJobs), ResizeJobs: part(r.resizeJobs), HoldJobs: part(r.holdJobs), SkipJobs: part(r.skipJobs),
-		EndPods: part(r.endPods), RecreateJobs: part(r.recreateJobs), RestoreJobs: part(r.restoreJobs),
-		ConcludeJobs: func(w *stages.Step) error { return r.suspend(ctx, w.ConcludeJobs, false) },
-		RecordTimes:  part(r.recordTimes), Progress: part(r.reportProgress), Reclaim: part(r.reclaimPods), ReleaseQuota: part(r.releaseQuota),
-		Reopen:           part(r.reopenStages),
-		RemoveFinalizers: func(w *stages.Step) error { return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers) },
-		DeleteWorkloads:  func(w *stages.Step) error { return r.writer.DeleteAll(ctx, w.DeleteWorkloads) },
-		Report:           part(r.report), CreateGrowths: part(r.createGrowths), DeleteExpired: part(r.deleteExpired),
-	}
 }
 
 // A refusedWorkload is a quota Workload that the API server will always reject for its JobSet.
