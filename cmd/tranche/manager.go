@@ -79,7 +79,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(restConfig, config)
+	mgr, err := newManager(restConfig, config) //nolint:contextcheck // the Fence ends by its own cause, whatever ends ctx
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
