@@ -12,7 +12,6 @@ package quotaaudit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -61,14 +60,6 @@ type Config struct {
 	Period time.Duration
 }
 
-func (c *Config) validate() error {
-	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil {
-		return errors.New("quotaaudit.Config: Engine, Cache, Live, Recorder and Metrics are required")
-	}
-	c.Period = cmp.Or(c.Period, defaultPeriod)
-	return nil
-}
-
 // An Auditor compares the charges of an engine with the objects.
 type Auditor struct {
 	config Config
@@ -78,9 +69,7 @@ type Auditor struct {
 
 // SetupWithManager adds an Auditor to the manager. It runs where this process leads, once the caches are filled.
 func SetupWithManager(mgr ctrl.Manager, config Config) error {
-	if err := config.validate(); err != nil {
-		return err
-	}
+	config.Period = cmp.Or(config.Period, defaultPeriod)
 	return mgr.Add(&Auditor{config: config})
 }
 
