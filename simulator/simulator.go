@@ -163,7 +163,7 @@ func (s *simulation) nextTime() (time.Duration, bool) {
 	if !isWanted {
 		return next, ok
 	}
-	at := wanted.Sub(timeline.Start())
+	at := wanted.Sub(s.Beginning())
 	if at <= s.Now {
 		s.Fail(errors.New("the engine asks to decide at " + timeline.Clock(at) + ", which has passed"))
 		return s.Now, true

@@ -11,11 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Start returns the time at which virtual time begins. Its date has no meaning.
-func Start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+// defaultStart is the time at which virtual time begins unless a Timeline has another. Its date has no meaning.
+func defaultStart() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // A Timeline is the time of one run: what has happened, and what is planned.
 type Timeline struct {
+	// Begin is the time at which virtual time begins. If it is zero, that is a fixed date.
+	Begin time.Time
 	// Now is virtual time since the start.
 	Now    time.Duration
 	Events EventQueue
@@ -28,7 +30,15 @@ type Timeline struct {
 }
 
 // Time returns the current time.
-func (t *Timeline) Time() time.Time { return Start().Add(t.Now) }
+func (t *Timeline) Time() time.Time { return t.Beginning().Add(t.Now) }
+
+// Beginning returns the time at which virtual time begins.
+func (t *Timeline) Beginning() time.Time {
+	if t.Begin.IsZero() {
+		return defaultStart()
+	}
+	return t.Begin
+}
 
 // Fail ends the run with an error.
 func (t *Timeline) Fail(err error) {
