@@ -6,15 +6,16 @@ import (
 	"slices"
 )
 
-// runControllers does all due work that the engine need not decide.
+// runControllers does all due work that the engine need not decide. What has happened comes before the times for which controllers wait: a stage
+// that succeeds at its time limit has succeeded.
 func (s *simulation) runControllers() {
 	for range maxReconciles {
 		for f := s.Events.Due(s.Now); f != nil; f = s.Events.Due(s.Now) {
 			f()
 		}
 		switch {
-		case s.WorkloadQueue.IsDue(s.Now):
-			for _, key := range s.WorkloadQueue.Due(s.Now) {
+		case len(s.WorkloadQueue.Changed) > 0:
+			for _, key := range s.WorkloadQueue.TakeChanged() {
 				if w := s.Workloads[key]; w != nil {
 					s.ReconcileWorkload(key, w)
 				}
@@ -23,6 +24,8 @@ func (s *simulation) runControllers() {
 			s.controlJobs()
 		case s.JobSetQueue.IsDue(s.Now):
 			s.reconcileJobSets()
+		case s.WorkloadQueue.IsDue(s.Now):
+			s.WorkloadQueue.Wake(s.Now)
 		default:
 			return
 		}

@@ -61,6 +61,11 @@ func (w *WorkQueue) Wake(now time.Duration) {
 // Due removes and returns the objects that have to be reconciled by now.
 func (w *WorkQueue) Due(now time.Duration) []types.NamespacedName {
 	w.Wake(now)
+	return w.TakeChanged()
+}
+
+// TakeChanged removes and returns the objects that have changed.
+func (w *WorkQueue) TakeChanged() []types.NamespacedName {
 	keys := slices.SortedFunc(maps.Keys(w.Changed), CompareKeys)
 	clear(w.Changed)
 	for _, key := range keys {
