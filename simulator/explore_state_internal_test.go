@@ -236,7 +236,7 @@ func (s *simulation) stateOfJob(b *strings.Builder, job *batchv1.Job) {
 	}
 	if p := s.Pods[job.UID]; p != nil {
 		for _, batch := range p.Batches {
-			fmt.Fprintf(b, " %v", *batch)
+			fmt.Fprintf(b, " {%d %t %t}", batch.Count, batch.IsReady, batch.HasSucceeded)
 		}
 		if p.Terminating > 0 {
 			fmt.Fprintf(b, " terminating %d for %s", p.Terminating, p.EndsAt-s.Now)

@@ -54,6 +54,8 @@ type Cluster struct {
 	Pods map[types.UID]*PodSet
 	// UserJobs has the submitted JobSets, and PlainJobs the jobs of other kinds, whose keys are those of their quota Workloads.
 	UserJobs, PlainJobs map[types.NamespacedName]*UserJob
+	// Course determines how long pods take.
+	Course Course
 	// Previous has, unless it is nil, the previous versions of the objects of a JobSet that have changed since the manager last read all of them.
 	Previous map[types.NamespacedName]map[ObjectName]Version
 
@@ -86,6 +88,7 @@ func New(t *timeline.Timeline) *Cluster {
 		Pods:              map[types.UID]*PodSet{},
 		UserJobs:          map[types.NamespacedName]*UserJob{},
 		PlainJobs:         map[types.NamespacedName]*UserJob{},
+		Course:            AsSubmitted{},
 		WorkloadQueue:     newWorkQueue(),
 		JobSetQueue:       newWorkQueue(),
 		JobQueue:          map[types.UID]bool{},

@@ -5,26 +5,33 @@ import (
 	"time"
 )
 
-// A Behavior is how pods behave that are not stopped: after which time they are ready and end, and whether they fail then.
+// A Behavior is how pods behave that are not stopped: how long after their start they are ready and end, and whether they fail then.
 type Behavior struct {
-	ReadyAfter, Runs   time.Duration
-	GetsReady, Ends    bool
-	Fails              bool
+	ReadyAfter, Runs time.Duration
+	GetsReady, Ends  bool
+	Fails            bool
+	// Rest is how many pods their Job has still to start after them. They succeed together: Runs is the time of the Job as a whole.
+	Rest               int32
 	Changed, HasFailed func()
 }
 
 // StartPods starts pods, and plans their readiness and end.
 func (cl *Cluster) StartPods(p *PodSet, count int32, c Behavior) {
-	b := &Batch{Count: count}
+	b := &Batch{Count: count, Started: cl.Now}
 	p.Batches = append(p.Batches, b)
+	cl.PlanPods(p, b, c)
+}
+
+// PlanPods plans the readiness and the end of pods.
+func (cl *Cluster) PlanPods(p *PodSet, b *Batch, c Behavior) {
 	later := func(after time.Duration, f func()) {
-		cl.Events.Add(cl.Now+after, func() {
+		cl.Events.Add(max(cl.Now, b.Started+after), func() {
 			if slices.Contains(p.Batches, b) && !b.HasSucceeded {
 				f()
 			}
 		})
 	}
-	if c.GetsReady {
+	if c.GetsReady && !b.IsReady {
 		later(c.ReadyAfter, func() {
 			b.IsReady = true
 			c.Changed()
@@ -37,6 +44,7 @@ func (cl *Cluster) StartPods(p *PodSet, count int32, c Behavior) {
 				return
 			}
 			b.IsReady, b.HasSucceeded = true, true
+			b.Count += c.Rest
 			c.Changed()
 		})
 	}

@@ -18,6 +18,8 @@ type PodSet struct {
 type Batch struct {
 	Count                 int32
 	IsReady, HasSucceeded bool
+	// Started is when they were started, which may be before the run began.
+	Started time.Duration
 }
 
 // Count returns the number of pods, counting those that match, or all.

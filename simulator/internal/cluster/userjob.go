@@ -90,6 +90,8 @@ type PlainJob struct {
 	// IsSuspended is true if the user has suspended the job, IsStopping lasts until stopped pods have terminated, and IsReleased is true
 	// while its pods run.
 	IsSuspended, IsStopping, IsReleased, HasEnded bool
+	// StopsAt is when stopped pods have terminated.
+	StopsAt time.Duration
 	// Pods by pod set. There are none before the job is released.
 	Pods map[string]*PodSet
 }

@@ -3,10 +3,11 @@ package jobcontrollers
 
 import (
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
@@ -46,23 +47,51 @@ func (jc *JobController) stopPods(job *batchv1.Job, p *cluster.PodSet) {
 
 // runPods starts and stops pods until the Job has as many as it asks for.
 func (jc *JobController) runPods(job *batchv1.Job, p *cluster.PodSet) {
-	want, now := childjob.PodsAtOnce(job), p.Count(cluster.IsAny)
+	want, now := wantedPods(job, p), p.Count(cluster.IsAny)
 	switch {
 	case now < want:
-		jc.StartPods(p, want-now, jc.behaviorOf(job))
+		jc.StartPods(p, want-now, jc.behaviorOf(job, p, want-now, jc.Now))
 	case now > want:
 		jc.StopPods(p, want, jc.OwnerOfJob(job).StopAfter, func() { jc.PodsChanged(job) })
 	}
 }
 
-// behaviorOf returns what the pods of a Job do.
-func (jc *JobController) behaviorOf(job *batchv1.Job) cluster.Behavior {
-	j, name := jc.OwnerOfJob(job), job.Labels[jobset.ReplicatedJobNameKey]
-	c := cluster.Behavior{Changed: func() { jc.PodsChanged(job) }, HasFailed: func() { jc.Fail(job) }}
-	c.ReadyAfter, c.GetsReady = j.ReadyAfter(name)
-	c.Runs, c.Ends = j.RunTime(name)
-	c.Fails = j.Fails(name, cluster.AttemptOf(job))
+// wantedPods returns how many pods a Job has to have, with those that have succeeded. A Job that runs its pods in several rounds replaces these.
+func wantedPods(job *batchv1.Job, p *cluster.PodSet) int32 {
+	atOnce, completions := childjob.PodsAtOnce(job), ptr.Deref(job.Spec.Completions, 0)
+	if completions <= atOnce {
+		return atOnce
+	}
+	return min(completions, p.Count(cluster.HasSucceeded)+atOnce)
+}
+
+// completions returns how many pods of a Job have to succeed.
+func completions(job *batchv1.Job) int32 {
+	return max(childjob.PodsAtOnce(job), ptr.Deref(job.Spec.Completions, 0))
+}
+
+// behaviorOf returns what a number of pods do that a Job starts, or has started at this time.
+func (jc *JobController) behaviorOf(job *batchv1.Job, p *cluster.PodSet, count int32, started time.Duration) cluster.Behavior {
+	c := jc.Course.OfJob(jc.OwnerOfJob(job), job, started)
+	c.Rest = max(0, completions(job)-p.Count(cluster.IsAny)-count)
+	c.Changed, c.HasFailed = func() { jc.PodsChanged(job) }, func() { jc.Fail(job) }
 	return c
+}
+
+// Continue plans what the pods of a Job do that exist when the run begins.
+func (jc *JobController) Continue(job *batchv1.Job) {
+	p := jc.PodsOf(job)
+	rest := max(0, completions(job)-p.Count(cluster.IsAny))
+	for _, b := range p.Batches {
+		if cluster.IsRunning(b) {
+			c := jc.behaviorOf(job, p, 0, b.Started)
+			c.Rest, rest = rest, 0
+			jc.PlanPods(p, b, c)
+		}
+	}
+	if p.Terminating > 0 {
+		jc.PlanTermination(p, func() { jc.PodsChanged(job) })
+	}
 }
 
 // Fail lets a Job fail because one of its pods has failed: the others are stopped.
@@ -100,7 +129,7 @@ func (jc *JobController) withStatus(job *batchv1.Job, p *cluster.PodSet) *batchv
 		if slices.ContainsFunc(status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended }) {
 			cluster.SetJobCondition(after, batchv1.JobSuspended, corev1.ConditionFalse)
 		}
-		if childjob.IsEnding(after) || p.HaveSucceeded() && p.Count(cluster.IsAny) >= childjob.PodsAtOnce(after) {
+		if childjob.IsEnding(after) || p.HaveSucceeded() && p.Count(cluster.IsAny) >= completions(after) {
 			status.CompletionTime = new(jc.Timestamp())
 			cluster.SetJobCondition(after, batchv1.JobComplete, corev1.ConditionTrue)
 		}

@@ -2,6 +2,7 @@ package jobcontrollers
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -67,12 +68,34 @@ func (pc *PlainJobController) release(j *cluster.UserJob) {
 		j.Plain.Pods[name] = &cluster.PodSet{}
 	}
 	for i, name := range j.Plan.Stages[0].ReplicatedJobs {
-		c := cluster.Behavior{Changed: func() { pc.Reconcile(j) }, HasFailed: func() { pc.Fail(j) }}
-		c.ReadyAfter, c.GetsReady = j.ReadyAfter(name)
-		c.Runs, c.Ends = j.RunTime(name)
-		c.Fails = j.Fails(name, 0)
-		pc.StartPods(j.Plain.Pods[name], j.Plan.Stages[0].PodSets[i].Count, c)
+		pc.StartPods(j.Plain.Pods[name], j.Plan.Stages[0].PodSets[i].Count, pc.behaviorOf(j, name, pc.Now))
 	}
+}
+
+// behaviorOf returns what the pods of a pod set do that were started at this time.
+func (pc *PlainJobController) behaviorOf(j *cluster.UserJob, podSet string, started time.Duration) cluster.Behavior {
+	c := pc.Course.OfPodSet(j, podSet, started)
+	c.Changed, c.HasFailed = func() { pc.Reconcile(j) }, func() { pc.Fail(j) }
+	return c
+}
+
+// Continue plans what the pods of a job do that exist when the run begins.
+func (pc *PlainJobController) Continue(j *cluster.UserJob) {
+	for _, name := range j.Plan.Stages[0].ReplicatedJobs {
+		if pods := j.Plain.Pods[name]; pods != nil {
+			for _, b := range pods.Batches {
+				pc.PlanPods(pods, b, pc.behaviorOf(j, name, b.Started))
+			}
+		}
+	}
+	if j.Plain.IsStopping {
+		pc.planStop(j)
+	}
+}
+
+// planStop plans the end of the pods of a job that has been told to stop.
+func (pc *PlainJobController) planStop(j *cluster.UserJob) {
+	pc.Events.Add(j.Plain.StopsAt, func() { pc.hasStopped(j) })
 }
 
 // Fail lets a job fail.
@@ -122,20 +145,24 @@ func (pc *PlainJobController) Stop(j *cluster.UserJob) {
 		return
 	}
 	p.IsStopping = true
+	p.StopsAt = pc.Now + j.StopAfter
 	pc.Reconcile(j)
-	pc.Events.Add(pc.Now+j.StopAfter, func() {
-		p.IsStopping = false
-		w := pc.Workloads[j.Key()]
-		switch {
-		case w == nil:
-		case j.IsDeleted:
-			pc.DropWorkload(w)
-		case quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w):
-			pc.Log("stop %s", j.Name)
-			pc.PutWorkload(pc.WithoutQuota(w))
-		}
-		pc.Reconcile(j)
-	})
+	pc.planStop(j)
+}
+
+// hasStopped releases the quota of a job whose pods have terminated.
+func (pc *PlainJobController) hasStopped(j *cluster.UserJob) {
+	j.Plain.IsStopping = false
+	w := pc.Workloads[j.Key()]
+	switch {
+	case w == nil:
+	case j.IsDeleted:
+		pc.DropWorkload(w)
+	case quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w):
+		pc.Log("stop %s", j.Name)
+		pc.PutWorkload(pc.WithoutQuota(w))
+	}
+	pc.Reconcile(j)
 }
 
 // Delete deletes a job. Its quota Workload stays until its pods have terminated.
