@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/preempt"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
@@ -100,7 +99,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
 	}
-	core, err := admission.New(engineConfig(config))
+	core, err := admission.New(admission.ConfigOf(config))
 	if err != nil {
 		return err
 	}
@@ -122,14 +121,14 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	return errors.Join(
 		mgr.Add(runner),
 		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: runner, Metrics: counts, Version: versionText()}),
-		queues.SetupWithManager(ctx, mgr, queues.Config{Runner: runner, Devices: devicesOf(&config.Resources), Workers: workers}),
+		queues.SetupWithManager(ctx, mgr, queues.Config{Runner: runner, Devices: admission.DevicesOf(&config.Resources), Workers: workers}),
 		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
 			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
 			PodsReady: config.WaitForPodsReady, Gates: config.FeatureGates, Workers: int(*workers.Workload),
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
-			Devices:          devicesOf(&config.Resources),
+			Devices:          admission.DevicesOf(&config.Resources),
 			Retention:        config.ObjectRetentionPolicies.Workloads,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
@@ -137,7 +136,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		}),
 		podgang.SetupWithManager(ctx, mgr, podgang.Config{
 			Runner: runner, Recorder: recorder, Resources: watcher, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
-			Devices: devicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
+			Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		groupstart.SetupWithManager(ctx, mgr, groupstart.Config{
@@ -157,27 +156,4 @@ func answers(runner *engine.Runner) healthz.Checker {
 		defer cancel()
 		return runner.View(ctx, func(*admission.Engine) {})
 	}
-}
-
-// engineConfig is the part of the configuration that decisions depend on.
-func engineConfig(config *configapi.Configuration) admission.Config {
-	c := admission.Config{
-		StageAdmission:         string(config.StageAdmission),
-		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
-		Charges:                chargesOf(&config.Resources),
-		Devices:                devicesOf(&config.Resources),
-		KeepPlaceAfterEviction: config.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation,
-	}
-	if f := config.FairSharing; f != nil {
-		c.FairSharing = true
-		for _, s := range f.PreemptionStrategies {
-			c.PreemptionStrategies = append(c.PreemptionStrategies, preempt.Strategy(s))
-		}
-	}
-	if f := config.AdmissionFairSharing; f != nil {
-		c.AdmissionFairSharing = &admission.UsagePolicy{
-			UsageHalfLifeTime: f.UsageHalfLifeTime.Duration, UsageSamplingInterval: f.UsageSamplingInterval.Duration, ResourceWeights: f.ResourceWeights,
-		}
-	}
-	return c
 }

@@ -1,0 +1,54 @@
+package admission
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/charge"
+	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/preempt"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+)
+
+// ConfigOf returns the part of the manager's configuration, with its defaults, that decisions depend on.
+func ConfigOf(config *configapi.Configuration) Config {
+	c := Config{
+		StageAdmission:         string(config.StageAdmission),
+		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
+		Charges:                chargesOf(&config.Resources),
+		Devices:                DevicesOf(&config.Resources),
+		KeepPlaceAfterEviction: config.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation,
+	}
+	if f := config.FairSharing; f != nil {
+		c.FairSharing = true
+		for _, s := range f.PreemptionStrategies {
+			c.PreemptionStrategies = append(c.PreemptionStrategies, preempt.Strategy(s))
+		}
+	}
+	if f := config.AdmissionFairSharing; f != nil {
+		c.AdmissionFairSharing = &UsagePolicy{
+			UsageHalfLifeTime: f.UsageHalfLifeTime.Duration, UsageSamplingInterval: f.UsageSamplingInterval.Duration, ResourceWeights: f.ResourceWeights,
+		}
+	}
+	return c
+}
+
+// chargesOf converts the configuration of requests.
+func chargesOf(config *configapi.Resources) charge.Rules {
+	rules := charge.Rules{ExcludedPrefixes: config.ExcludeResourcePrefixes, Transformations: map[corev1.ResourceName]charge.Transformation{}}
+	for i := range config.Transformations {
+		t := &config.Transformations[i]
+		rules.Transformations[t.Input] = charge.Transformation{Replace: t.Strategy == configapi.Replace, MultiplyBy: t.MultiplyBy, Outputs: t.Outputs}
+	}
+	return rules
+}
+
+// DevicesOf returns which resources are charged for the devices of each DeviceClass.
+func DevicesOf(config *configapi.Resources) device.Mapping {
+	mapping := device.Mapping{}
+	for i := range config.DeviceClassMappings {
+		for _, class := range config.DeviceClassMappings[i].DeviceClassNames {
+			mapping[string(class)] = config.DeviceClassMappings[i].Name
+		}
+	}
+	return mapping
+}
