@@ -25,6 +25,8 @@ type UserJob struct {
 	// Settings are the changes of set lines, which also apply to quota Workloads that are recreated.
 	Settings  []scenario.Set
 	IsDeleted bool
+	// PriorityClass is that of its quota Workloads. If it is nil, that which the submission names counts.
+	PriorityClass *kueue.PriorityClassRef
 	// Plain is the state of a job that is no JobSet, or nil.
 	Plain *PlainJob
 }
@@ -36,8 +38,8 @@ func (j *UserJob) Key() types.NamespacedName {
 
 // ClassRef returns the reference to the priority class, or nil.
 func (j *UserJob) ClassRef() *kueue.PriorityClassRef {
-	if j.Class == "" {
-		return nil
+	if j.PriorityClass != nil || j.Class == "" {
+		return j.PriorityClass
 	}
 	return kueue.NewWorkloadPriorityClassRef(j.Class)
 }

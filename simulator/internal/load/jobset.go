@@ -1,0 +1,180 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/podresources"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// addJobSet adds a JobSet, unless the manager would refuse or not manage it. A JobSet that is being deleted leaves its Jobs and quota Workloads.
+func (l *loader) addJobSet(js *jobsetapi.JobSet) {
+	key := types.NamespacedName{Namespace: js.Namespace, Name: js.Name}
+	if isDeleted(js) {
+		l.needOwner(key)
+		return
+	}
+	if why := l.unmanaged(js); why != "" {
+		l.leaveOut("JobSet", js, why)
+		return
+	}
+	j, why := l.userJob(js)
+	if why != "" {
+		l.leaveOut("JobSet", js, why)
+		return
+	}
+	l.UserJobs[key] = j
+	l.JobSets[key] = js.DeepCopy()
+	l.Plans[js.UID] = j.PlanObserved(js.UID)
+	l.JobSetQueue.Add(key)
+}
+
+// needOwner adds the submission of a JobSet that no longer exists, for the objects that it has left.
+func (l *loader) needOwner(jobSet types.NamespacedName) {
+	if l.UserJobs[jobSet] == nil {
+		l.UserJobs[jobSet] = &cluster.UserJob{
+			Submission: &scenario.Submission{Namespace: jobSet.Namespace, Name: jobSet.Name, IsJobSet: true, Plan: &stageplan.Plan{}, StopAfter: l.stopAfter},
+			IsDeleted:  true,
+		}
+	}
+}
+
+// unmanaged says why the manager ignores a JobSet, or returns "".
+func (l *loader) unmanaged(js *jobsetapi.JobSet) string {
+	if js.Labels[apis.QueueLabel] == "" && !ptr.Deref(l.config.ManageJobSetsWithoutQueueName, false) {
+		return fmt.Sprintf("it names no LocalQueue in the label %s", apis.QueueLabel)
+	}
+	if l.config.ManagedNamespaceSelector == nil {
+		return ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(l.config.ManagedNamespaceSelector)
+	if err != nil {
+		return fmt.Sprintf("managedNamespaceSelector of the configuration: %v", err)
+	}
+	namespace := map[string]string{corev1.LabelMetadataName: js.Namespace}
+	if o := l.Namespaces[js.Namespace]; o != nil {
+		namespace = o.Labels
+	}
+	if !selector.Matches(labels.Set(namespace)) {
+		return "managedNamespaceSelector of the configuration does not select its namespace"
+	}
+	return ""
+}
+
+// userJob returns the submission of a JobSet, or why the manager would refuse it.
+func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) {
+	if why = jobsetstate.Misuse(js); why != "" {
+		return nil, why
+	}
+	spec, why := l.withClusterDefaults(js)
+	if why != "" {
+		return nil, why
+	}
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		return nil, err.Error()
+	}
+	priority, why := l.priorityOf(js)
+	if why != "" {
+		return nil, why
+	}
+	return &cluster.UserJob{
+		Submission: &scenario.Submission{
+			Name: js.Name, Namespace: js.Namespace, Queue: js.Labels[apis.QueueLabel], IsJobSet: true, Plan: plan, Spec: &js.Spec,
+			Priority: priority.Value, StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
+			MaxSeconds: jobsetstate.ExecutionTimeOf(js), StopAfter: l.stopAfter,
+		},
+		PriorityClass: priority.Class, Created: js.CreationTimestamp.Time,
+	}, ""
+}
+
+// withClusterDefaults returns the spec of a JobSet with what the API server adds to its pods, as the manager counts it: the overhead of their
+// RuntimeClasses, and the defaults of LimitRanges. For pods that claim devices, or wait for their group to start, a snapshot lacks what the manager
+// adds: their quota Workloads have it.
+func (l *loader) withClusterDefaults(js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, why string) {
+	limits := podresources.Merge(l.limits[js.Namespace])
+	spec = js.Spec.DeepCopy()
+	for i := range spec.ReplicatedJobs {
+		r := &spec.ReplicatedJobs[i]
+		pod := &r.Template.Spec.Template
+		if len(pod.Spec.ResourceClaims) > 0 || r.Template.Annotations[apis.GroupStartAnnotation] != "" {
+			charged := l.chargedTemplate(js, r.Name)
+			if charged != nil {
+				*pod = *charged.DeepCopy()
+				continue
+			}
+			if len(pod.Spec.ResourceClaims) > 0 {
+				return nil, fmt.Sprintf("the pods of ReplicatedJob %q claim devices, and the JobSet has no quota Workload yet: a snapshot has no ResourceClaimTemplates", r.Name)
+			}
+		}
+		var overhead corev1.ResourceList
+		if name := pod.Spec.RuntimeClassName; name != nil && l.RuntimeClasses[*name] != nil && l.RuntimeClasses[*name].Overhead != nil {
+			overhead = l.RuntimeClasses[*name].Overhead.PodFixed
+		}
+		pod.Spec = *limits.Effective(&pod.Spec, overhead)
+	}
+	return spec, ""
+}
+
+// chargedTemplate returns the pod template of a ReplicatedJob for which quota is charged, or nil.
+func (l *loader) chargedTemplate(js *jobsetapi.JobSet, replicatedJob string) *corev1.PodTemplateSpec {
+	for _, w := range l.workloads[js.UID] {
+		for i := range w.Spec.PodSets {
+			if w.Spec.PodSets[i].Name == kueue.NewPodSetReference(replicatedJob) {
+				return &w.Spec.PodSets[i].Template
+			}
+		}
+	}
+	return nil
+}
+
+// priorityOf returns the priority of a JobSet, or why it is not known. A snapshot has no PriorityClasses of pods: a JobSet that has quota Workloads
+// keeps their priority.
+func (l *loader) priorityOf(js *jobsetapi.JobSet) (priority jobsetstate.Priority, why string) {
+	name := js.Labels[apis.PriorityClassLabel]
+	if class := l.PriorityClasses[name]; name != "" && class != nil {
+		return jobsetstate.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, ""
+	}
+	if all := l.workloads[js.UID]; len(all) > 0 {
+		// A finished one keeps an earlier priority.
+		w := all[max(0, slices.IndexFunc(all, func(w *kueue.Workload) bool { return !cluster.IsFinished(w) }))]
+		return jobsetstate.Priority{Value: ptr.Deref(w.Spec.Priority, 0), Class: w.Spec.PriorityClassRef}, ""
+	}
+	if name != "" {
+		return priority, fmt.Sprintf("the WorkloadPriorityClass %q that its label %s names does not exist", name, apis.PriorityClassLabel)
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		if name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName; name != "" {
+			return priority, fmt.Sprintf("its priority is that of PriorityClass %q, which is not part of a snapshot, and it has no quota Workload yet", name)
+		}
+	}
+	return priority, ""
+}
+
+// indexWorkloads finds the quota Workloads of each JobSet, those of the first stage first.
+func (l *loader) indexWorkloads() {
+	for _, w := range l.snapshot.Workloads {
+		if uid := types.UID(w.Labels[apis.JobUIDLabel]); w.Labels[apis.JobSetLabel] != "" {
+			l.workloads[uid] = append(l.workloads[uid], w)
+		}
+	}
+	for _, all := range l.workloads {
+		slices.SortFunc(all, func(a, b *kueue.Workload) int {
+			return cmp.Or(cmp.Compare(cluster.StageIndex(a), cluster.StageIndex(b)), cmp.Compare(a.Name, b.Name))
+		})
+	}
+}
