@@ -1,6 +1,7 @@
 // Package simulator runs scenarios: it runs the admission.Engine on virtual time, holds the API objects that the engine decides about, and
 // simulates all other components: the API server, the users and administrators of the scenario, the JobSet controller and the pods. It
-// writes decisions to the objects as the manager does. The same scenario always gives the same run.
+// writes decisions to the objects as the manager does. The same scenario always gives the same run. A simulation can also begin with the objects
+// of a snapshot: Forecast predicts when its pending stages start.
 package simulator
 
 import (

@@ -13,6 +13,9 @@ import (
 // Audit compares the engine's charges with the objects: quota that is held is charged, once, and no other quota is (I4, I5). It computes
 // the charges from the objects alone.
 func (m *Manager) Audit() {
+	if m.IsQuiet {
+		return
+	}
 	m.reportViolations()
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		view, ok := m.Engine.ClusterQueue(name)
@@ -49,6 +52,9 @@ func (m *Manager) heldIn(queue string) map[cluster.FlavorResource]resource.Quant
 // AuditAdmission checks whether the last admission fitted (I1): in its ClusterQueue, and in the cohort tree of that. The engine's own
 // invariants cover lending limits inside the tree.
 func (m *Manager) AuditAdmission(w *kueue.Workload) {
+	if m.IsQuiet {
+		return
+	}
 	name := string(w.Status.Admission.ClusterQueue)
 	q := m.ClusterQueues[name]
 	if q == nil {

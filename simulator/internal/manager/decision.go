@@ -116,7 +116,7 @@ func (m *Manager) writeEviction(d *admission.Evict) {
 // writeRefusal reports to the owner why a stage waits, if that has changed.
 func (m *Manager) writeRefusal(d *admission.Refuse) {
 	w := m.Workloads[d.Stage]
-	if w == nil {
+	if w == nil || m.IsQuiet {
 		return
 	}
 	old := workloadstatus.WaitOf(w)

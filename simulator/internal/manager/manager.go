@@ -16,6 +16,9 @@ type Manager struct {
 	*cluster.Cluster
 	Config scenario.Config
 	Engine *admission.Engine
+	// IsQuiet is true if the manager writes only what decides admission, and checks no invariants: it does not report why stages wait, which takes
+	// time in proportion to all pending stages whenever quota is released.
+	IsQuiet bool
 	// Failing are the targets whose next write will fail.
 	Failing []scenario.Target
 	// Writes counts the writes of Steps. The manager dies once, after DiesAfter of these writes, unless that is negative, and a new one starts
@@ -61,6 +64,9 @@ func (m *Manager) call(change func(*admission.Engine)) {
 
 // reportViolations reports the invariants that the engine finds broken.
 func (m *Manager) reportViolations() {
+	if m.IsQuiet {
+		return
+	}
 	for _, violation := range m.Engine.Violations() {
 		m.ReportViolation("%s", violation)
 	}
@@ -108,6 +114,9 @@ func (m *Manager) Restart() {
 
 // WriteConsumption writes the consumed usage into the status of LocalQueues, where the engine reads it after a crash.
 func (m *Manager) WriteConsumption() {
+	if m.IsQuiet {
+		return
+	}
 	for key, queue := range m.LocalQueues {
 		if view, ok := m.Engine.LocalQueue(key); ok {
 			queue.Status.FairSharing = view.FairSharing.DeepCopy()

@@ -322,7 +322,7 @@ func (w *stepWriter) deleteWorkloads(step *stages.Step) error {
 // report writes the conditions of the JobSet, if they differ from those that the manager has read.
 func (w *stepWriter) report(step *stages.Step) error {
 	read := w.snapshot.JobSet
-	if read == nil || equality.Semantic.DeepEqual(read, withConditions(read, step.Conditions)) {
+	if read == nil || w.IsQuiet || equality.Semantic.DeepEqual(read, withConditions(read, step.Conditions)) {
 		return nil
 	}
 	return w.onJobSet(read, sameUID, func(now *jobsetapi.JobSet) error {

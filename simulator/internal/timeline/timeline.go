@@ -21,6 +21,8 @@ type Timeline struct {
 	// Now is virtual time since the start.
 	Now    time.Duration
 	Events EventQueue
+	// IsSilent is true if the run has no transcript and no hash.
+	IsSilent bool
 	// Lines are the transcript, and Violations its lines that report broken invariants.
 	Lines, Violations []string
 	// Problem is the first error that occurred while time passed.
@@ -49,22 +51,33 @@ func (t *Timeline) Fail(err error) {
 
 // Log writes a line of the transcript.
 func (t *Timeline) Log(format string, args ...any) {
-	t.Lines = append(t.Lines, Clock(t.Now)+" "+fmt.Sprintf(format, args...))
+	if !t.IsSilent {
+		t.Lines = append(t.Lines, t.line(format, args...))
+	}
+}
+
+func (t *Timeline) line(format string, args ...any) string {
+	return Clock(t.Now) + " " + fmt.Sprintf(format, args...)
 }
 
 // ReportViolation reports that an invariant does not hold.
 func (t *Timeline) ReportViolation(format string, args ...any) {
-	t.Log("violation "+format, args...)
-	t.Violations = append(t.Violations, t.Lines[len(t.Lines)-1])
+	line := t.line("violation "+format, args...)
+	t.Lines, t.Violations = append(t.Lines, line), append(t.Violations, line)
 }
 
 // Detail adds text to the hash, but not to the transcript.
 func (t *Timeline) Detail(format string, args ...any) {
-	fmt.Fprintf(&t.details, format+"\n", args...)
+	if !t.IsSilent {
+		fmt.Fprintf(&t.details, format+"\n", args...)
+	}
 }
 
 // Object adds all fields of an object to the hash.
 func (t *Timeline) Object(o any) {
+	if t.IsSilent {
+		return
+	}
 	text, err := json.Marshal(o)
 	t.Detail("%s %v", text, err)
 }

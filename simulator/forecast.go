@@ -1,0 +1,238 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// A Prediction says when the pending quota Workloads of a snapshot are expected to be admitted. It follows from the snapshot alone: later
+// submissions, changes and failures are not known.
+type Prediction struct {
+	// TakenAt is when the snapshot was taken, and Until how far the simulation looked.
+	TakenAt, Until time.Time
+	// Starts has each quota Workload that is pending or being evicted, in the order of namespace and name.
+	Starts []Start
+	// LeftOut has the JobSets that are not simulated.
+	LeftOut []LeftOut
+}
+
+// A Certainty is how sure an expected start is.
+type Certainty string
+
+const (
+	// By is a start that follows from maximum execution times: stages may end earlier.
+	By Certainty = "By"
+	// About is a start that also follows from estimates.
+	About Certainty = "About"
+	// Unknown is no start: not before the end of the simulation.
+	Unknown Certainty = "Unknown"
+)
+
+// A Start is when a quota Workload is expected to be admitted for the first time after the snapshot.
+type Start struct {
+	// Workload is the quota Workload.
+	Workload admission.StageKey
+	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet.
+	JobSet, Stage string
+	Growth        int
+	// By is when it is admitted if only limits end stages: spec.maximumExecutionTimeSeconds. It is zero if it is not admitted then. Estimates of
+	// readiness count.
+	By time.Time
+	// About is when it is admitted if limits and estimates end stages. It is zero if it is not admitted then, or if there are no estimates.
+	About time.Time
+	// Waits says why an Unknown one still waits at the end: the first check that it does not pass, as `tranche explain` prints it.
+	Waits string
+	// Blockers hold the quota that an Unknown one needs and have neither a limit nor an estimate, in order.
+	Blockers []Blocker
+}
+
+// Certainty returns how sure the start is. A start that limits bound is By, even if estimates expect an earlier one.
+func (s *Start) Certainty() Certainty {
+	switch {
+	case !s.By.IsZero():
+		return By
+	case !s.About.IsZero():
+		return About
+	}
+	return Unknown
+}
+
+// Forecast simulates what follows from a snapshot until a time, and returns when the pending quota Workloads are admitted. The same input gives
+// the same prediction. AdmissionChecks pass, and no pod fails.
+func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction, error) {
+	if err := d.validate(); err != nil {
+		return nil, fmt.Errorf("durations: %w", err)
+	}
+	limited := &forecast{durations: d, onlyLimits: true}
+	if err := limited.run(s, until); err != nil {
+		return nil, err
+	}
+	p := &Prediction{TakenAt: s.TakenAt, Until: until, Starts: limited.starts(), LeftOut: limited.leftOut}
+	for i := range p.Starts {
+		p.Starts[i].By = limited.at(p.Starts[i].Workload)
+	}
+	last := limited
+	if slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
+		last = &forecast{durations: d}
+		if err := last.run(s, until); err != nil {
+			return nil, err
+		}
+		for i := range p.Starts {
+			p.Starts[i].About = last.at(p.Starts[i].Workload)
+		}
+	}
+	last.explainUnknown(p.Starts)
+	return p, nil
+}
+
+// A forecast is one simulation of what follows from a snapshot.
+type forecast struct {
+	*simulation
+	durations *Durations
+	// onlyLimits is true if the run times of the estimates do not count.
+	onlyLimits bool
+	course     *estimatedCourse
+	leftOut    []LeftOut
+	// pending are those of the snapshot, and admitted when they were admitted. awaited counts the others.
+	pending  []admission.StageKey
+	admitted map[admission.StageKey]time.Duration
+	awaited  int
+	// gangs has the quota Workloads of the gangs that gather their quota in parts, and blockers those of quota Workloads that are known.
+	gangs    map[admission.StageKey][]admission.StageKey
+	blockers map[admission.StageKey]explained
+}
+
+// run simulates until every pending quota Workload was admitted, nothing is left to happen, or the time has come.
+func (f *forecast) run(s *snapshot.Snapshot, until time.Time) (err error) {
+	f.simulation, f.leftOut, err = fromSnapshot(s, f.durations.Termination)
+	if err != nil {
+		return err
+	}
+	f.IsQuiet, f.IsSilent = true, true
+	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, onlyLimits: f.onlyLimits}
+	f.Course = f.course
+	f.admitted = map[admission.StageKey]time.Duration{}
+	for _, key := range f.WorkloadKeys() {
+		if w := f.Workloads[key]; isPending(w) {
+			f.pending = append(f.pending, key)
+			f.admitted[key] = -1
+		}
+	}
+	f.awaited = len(f.pending)
+	f.watch()
+	f.answerChecks(f.durations.Checks)
+	if err := f.resume(); err != nil {
+		return err
+	}
+	return f.advance(until.Sub(s.TakenAt))
+}
+
+// isPending reports whether a quota Workload waits for its admission, or for its pods to terminate so that it can wait again.
+func isPending(w *kueue.Workload) bool {
+	return !cluster.IsFinished(w) && w.DeletionTimestamp.IsZero() && (!isAdmitted(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted))
+}
+
+func isAdmitted(w *kueue.Workload) bool {
+	return quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted)
+}
+
+// watch records when pending quota Workloads are admitted.
+func (f *forecast) watch() {
+	observe := f.Cluster.Observe
+	f.Cluster.Observe = func(event admission.Event) {
+		if observed, is := event.(admission.WorkloadObserved); is {
+			w := observed.Workload
+			if at, isPending := f.admitted[cluster.KeyOf(w)]; isPending && at < 0 && isAdmitted(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
+				f.admitted[cluster.KeyOf(w)] = f.Now
+				f.awaited--
+			}
+		}
+		observe(event)
+	}
+}
+
+// answerChecks lets AdmissionChecks be Ready some time after a quota Workload has begun to wait for them.
+func (s *simulation) answerChecks(after time.Duration) {
+	observe := s.Cluster.Observe
+	s.Cluster.Observe = func(event admission.Event) {
+		if observed, is := event.(admission.WorkloadObserved); is {
+			s.answerChecksOf(observed.Workload, after)
+		}
+		observe(event)
+	}
+	for _, key := range s.WorkloadKeys() {
+		s.answerChecksOf(s.Workloads[key], after)
+	}
+}
+
+func (s *simulation) answerChecksOf(w *kueue.Workload, after time.Duration) {
+	awaits := func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStatePending }
+	if !quotaworkload.HoldsQuota(w) || isAdmitted(w) || !slices.ContainsFunc(w.Status.AdmissionChecks, awaits) {
+		return
+	}
+	key := cluster.KeyOf(w)
+	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	s.Events.Add(max(s.Now, reserved.LastTransitionTime.Sub(s.Beginning())+after), func() {
+		now := s.Workloads[key]
+		if now == nil || now.UID != w.UID || !quotaworkload.HoldsQuota(now) || cluster.IsFinished(now) || !slices.ContainsFunc(now.Status.AdmissionChecks, awaits) {
+			return
+		}
+		ready := now.DeepCopy()
+		for i := range ready.Status.AdmissionChecks {
+			if c := &ready.Status.AdmissionChecks[i]; awaits(*c) {
+				c.State, c.LastTransitionTime = kueue.CheckStateReady, s.Timestamp()
+			}
+		}
+		s.PutWorkload(ready)
+	})
+}
+
+// advance lets time pass.
+func (f *forecast) advance(until time.Duration) error {
+	for {
+		if err := f.instant(); err != nil {
+			return err
+		}
+		next, ok := f.nextTime()
+		switch {
+		case f.Problem != nil:
+			return f.Problem
+		case f.isStuck:
+			return fmt.Errorf("the simulation stops at %s: %s", f.Time().UTC().Format(time.RFC3339), f.Violations[len(f.Violations)-1])
+		case f.awaited == 0 || !ok || next > until:
+			return nil
+		}
+		f.Now = next
+	}
+}
+
+// starts returns the pending quota Workloads.
+func (f *forecast) starts() []Start {
+	all := make([]Start, len(f.pending))
+	for i, key := range f.pending {
+		all[i] = Start{Workload: key}
+		if w := f.Workloads[key]; w != nil && w.Labels[apis.JobSetLabel] != "" {
+			all[i].JobSet, all[i].Stage, all[i].Growth = w.Labels[apis.JobSetLabel], w.Labels[apis.StageLabel], growthOf(w)
+		}
+	}
+	return all
+}
+
+// at returns when a quota Workload was admitted, or zero.
+func (f *forecast) at(key admission.StageKey) time.Time {
+	at, isPending := f.admitted[key]
+	if !isPending || at < 0 {
+		return time.Time{}
+	}
+	return f.Beginning().Add(at)
+}

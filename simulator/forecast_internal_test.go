@@ -1,0 +1,224 @@
+package simulator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// predicted returns the starts that are predicted from the objects of a scenario after some time, one line each.
+func predicted(t *testing.T, text string, at time.Duration, d *Durations) []string {
+	t.Helper()
+	s := started(t, text)
+	if err := s.runUntil(at); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Forecast(snapshotOf(s), d, s.Beginning().Add(1000*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for i := range p.Starts {
+		lines = append(lines, startLine(s, &p.Starts[i]))
+	}
+	return lines
+}
+
+// startLine describes a start, with times since the beginning of a scenario.
+func startLine(s *simulation, start *Start) string {
+	line := fmt.Sprintf("%s %s", s.Subject(start.Workload), start.Certainty())
+	for _, at := range []time.Time{start.By, start.About} {
+		if !at.IsZero() {
+			line += " " + at.Sub(s.Beginning()).String()
+		}
+	}
+	if start.Certainty() == Unknown {
+		line += fmt.Sprintf(" %v: %s", start.Blockers, start.Waits)
+	}
+	return line
+}
+
+func TestForecast(t *testing.T) {
+	for name, c := range map[string]struct {
+		text      string
+		durations Durations
+		want      []string
+	}{
+		"limits, estimates and neither": {
+			text: "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2 max-time=1h\nsubmit b queue=ml pods=gpu:2\n" +
+				"submit c queue=ml pods=gpu:2 max-time=30m at=1m\nsubmit d queue=ml pods=gpu:4 at=2m\n",
+			durations: Durations{Estimates: []Estimate{{Name: "b", Run: 2 * time.Hour}}},
+			want:      []string{"c By 1h0m0s 1h0m0s", "d About 2h0m0s"},
+		},
+		"an endless holder": {
+			text: "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2 max-time=1h\nsubmit b queue=ml pods=gpu:2\nsubmit d queue=ml pods=gpu:4 at=2m\n",
+			want: []string{"d Unknown [Workload default/b]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 2 of 4 free"},
+		},
+		"later stages": {
+			text: "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=2)=Succeeded=>train(gpu=4) max-time=1h\nsubmit b queue=ml pods=gpu:2 max-time=2h\n",
+			want: []string{"a/train By 2h0m0s"},
+		},
+		"a stage whose JobSet is endless": {
+			text: "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=2)=Succeeded=>train(gpu=4)\nsubmit b queue=ml pods=gpu:3 max-time=2h\n",
+			want: []string{
+				"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 3 gpu of flavor default: 2 of 4 free",
+				"a/train Unknown [JobSet default/a]: the stage waits for earlier stages of its JobSet",
+			},
+		},
+		"estimates of stages, and readiness": {
+			text: "queue ml gpu=4\nsubmit a queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) at=1m\nsubmit b queue=ml pods=gpu:4 at=2m\n",
+			durations: Durations{Estimates: []Estimate{
+				{Name: "a*", Stage: "ps", Ready: 10 * time.Minute}, {Namespace: "default", Stage: "train", Run: time.Hour}, {Name: "a", Stage: "ps", Run: time.Minute},
+			}},
+			want: []string{"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 3 of 4 free", "a/train By 11m0s 11m0s"},
+		},
+		"an estimate that was too short": {
+			text:      "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2\nsubmit b queue=ml pods=gpu:4\n",
+			durations: Durations{Estimates: []Estimate{{Name: "a", Run: 2 * time.Minute}}},
+			want:      []string{"b About 5m12s"},
+		},
+		"checks and termination": {
+			text: "admissioncheck capacity\nqueue ml gpu=4 checks=capacity within=LowerPriority\nsubmit a queue=ml pods=gpu:4 max-time=1h stop-after=2m\n" +
+				"check a capacity=Ready at=1m\nsubmit b queue=ml pods=gpu:4 priority=1 max-time=1h at=5m\n",
+			durations: Durations{Checks: 5 * time.Minute, Termination: time.Minute},
+			want:      []string{"a By 1h16m0s", "b By 11m0s"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := gocmp.Diff(c.want, predicted(t, "# story\n"+c.text, 5*time.Minute, &c.durations)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestForecastRefuses(t *testing.T) {
+	for want, d := range map[string]Durations{
+		`estimates[1].name is "[", must be a pattern`:    {Estimates: []Estimate{{Name: "a"}, {Name: "["}}},
+		"estimates[0] is -1s until the end and 0s until": {Estimates: []Estimate{{Run: -time.Second}}},
+		"termination is 0s and checks -1s":               {Checks: -time.Second},
+	} {
+		if _, err := Forecast(&snapshot.Snapshot{}, &d, time.Time{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+}
+
+// TestForecastsComeTrue predicts starts at random times of random scenarios in which every stage has a time limit and runs as long as that. Exactly
+// the predicted starts happen.
+func TestForecastsComeTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		file := &configapi.Configuration{}
+		if rapid.Bool().Draw(t, "fair sharing") {
+			file.FairSharing = &configapi.FairSharing{PreemptionStrategies: []configapi.PreemptionStrategy{configapi.LessThanOrEqualToFinalShare}}
+		}
+		file.SetDefaults()
+		text, preempts := randomLimits(t)
+		script, err := scenario.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSimulation()
+		if err := s.start(script, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.Config.Config = admission.ConfigOf(file)
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s.answerChecks(0)
+		if preempts {
+			// A preempted stage begins again, and its limit leaves it less time.
+			s.Course = &estimatedCourse{Cluster: s.Cluster}
+		}
+		for i := range script.Lines {
+			if err := s.schedule(&script.Lines[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.runUntil(time.Duration(rapid.IntRange(600, 4000).Draw(t, "at")) * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		taken := snapshotOf(s)
+		taken.Configuration = file
+		until := s.Beginning().Add(24 * time.Hour)
+		p, err := Forecast(taken, &Durations{}, until)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		comesTrue(t, s, p, text)
+	})
+}
+
+// comesTrue goes on with a simulation, and compares what happens with what was predicted.
+func comesTrue(t *rapid.T, s *simulation, p *Prediction, text string) {
+	if len(p.LeftOut) > 0 {
+		t.Fatalf("left out: %v\n%s", p.LeftOut, text)
+	}
+	happens := &forecast{simulation: s, admitted: map[admission.StageKey]time.Duration{}}
+	for i := range p.Starts {
+		happens.admitted[p.Starts[i].Workload] = -1
+	}
+	for key, w := range s.Workloads {
+		if _, is := happens.admitted[key]; is != isPending(w) {
+			t.Fatalf("%s is pending: %t\n%s", key, isPending(w), text)
+		}
+	}
+	happens.watch()
+	taken := s.Now
+	if err := s.runUntil(p.Until.Sub(s.Beginning())); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Starts {
+		start := &p.Starts[i]
+		if at := happens.at(start.Workload); !at.Equal(start.By) {
+			t.Fatalf("at %s the start of %s is predicted to be at %v (%s), and is at %v\n%s\n%s", taken, start.Workload, start.By, startLine(s, start), at, text,
+				strings.Join(s.Lines, "\n"))
+		}
+	}
+	for _, violation := range s.Violations {
+		t.Fatal(violation)
+	}
+}
+
+// randomLimits draws a scenario with two ClusterQueues, in a cohort or not, and JobSets and other jobs that run as long as their limits.
+func randomLimits(t *rapid.T) (text string, preempts bool) {
+	lines := []string{"# Every stage runs as long as its limit.\n", "admissioncheck c\n", "flavor a\n", "flavor b\n"}
+	preempts = rapid.Bool().Draw(t, "preempts")
+	cohort := rapid.SampledFrom([]string{"", " cohort=lab"}).Draw(t, "cohort")
+	if cohort != "" {
+		lines = append(lines, "cohort lab\n")
+	}
+	for _, queue := range []string{"x", "y"} {
+		preemption := ""
+		if preempts {
+			preemption = rapid.SampledFrom([]string{"", " within=LowerPriority", " within=LowerOrNewerEqualPriority"}).Draw(t, "within")
+			if cohort != "" {
+				preemption += rapid.SampledFrom([]string{"", " reclaim=Any", " reclaim=LowerPriority"}).Draw(t, "reclaim")
+			}
+		}
+		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s%s%s\n", queue, rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"),
+			rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"}).Draw(t, "strategy"), rapid.SampledFrom([]string{"Safe", "Reserve"}).Draw(t, "policy"),
+			cohort, preemption, rapid.SampledFrom([]string{"", " checks=c"}).Draw(t, "checks")))
+	}
+	for i := range rapid.IntRange(1, 10).Draw(t, "jobs") {
+		minutes := rapid.IntRange(1, 40).Draw(t, "limit")
+		shape := rapid.SampledFrom([]string{
+			"pods=%d*gpu:1", "stages=train(%d*gpu=1)", "stages=p(gpu=1)=Ready=>q(%d*gpu=1)", "stages=p(gpu=1)=Succeeded=>q(%d*gpu=1)", "stages=train(%d*gpu=1) replicas=2",
+			"stages=p(gpu=1)=Ready=>q(%d*gpu=1);p=Succeeded=>r(gpu=1)",
+		}).Draw(t, "shape")
+		lines = append(lines, fmt.Sprintf("submit j%d queue=%s "+shape+" priority=%d at=%ds run=%dm max-time=%[6]dm\n", i,
+			rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue"), rapid.IntRange(1, 4).Draw(t, "pods"), rapid.IntRange(0, 2).Draw(t, "priority"),
+			rapid.IntRange(0, 600).Draw(t, "at"), minutes))
+	}
+	return strings.Join(lines, ""), preempts
+}
