@@ -52,6 +52,21 @@ func TestPartialAdmission(t *testing.T) {
 	}
 }
 
+// TestChargedAsOlderVersion shows that a version of a quota Workload from before pods became reclaimable is not charged as it shows: other stages
+// may use the quota of these pods.
+func TestChargedAsOlderVersion(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4")
+	w.lone("q", "wide", "gpu=1", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 4 })
+	w.wantAdmitted("wide")
+	before := w.workloads[keyOf("wide")].DeepCopy()
+	w.change("wide", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}} })
+	now := w.workloads[keyOf("wide")]
+	if latest, older := w.engine.ChargedAs(now), w.engine.ChargedAs(before); !latest || older {
+		t.Errorf("want only the latest version charged as it shows: latest %t, older %t", latest, older)
+	}
+}
+
 // TestReclaimablePods: quota that pods no longer need is free for others, and counts again after a restart.
 func TestReclaimablePods(t *testing.T) {
 	w := newWorld(t, admission.Config{})

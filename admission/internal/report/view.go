@@ -158,6 +158,17 @@ func (rp *Reporter) Charged(key decision.StageKey, uid types.UID) bool {
 	return s != nil && s.UID == uid && s.Reservation != nil && s.Entry.IsCharged()
 }
 
+// ChargedAs reports whether a stage is charged for all pods for which a version of its quota Workload holds quota. Other stages may use the quota
+// of reclaimable pods that the version lacks.
+func (rp *Reporter) ChargedAs(w *kueue.Workload) bool {
+	key := decision.StageKey{Namespace: w.Namespace, Name: w.Name}
+	return rp.Charged(key, w.UID) && !slices.ContainsFunc(rp.m.Stages[key].Reclaimable, func(known kueue.ReclaimablePod) bool {
+		return !slices.ContainsFunc(w.Status.ReclaimablePods, func(pods kueue.ReclaimablePod) bool {
+			return pods.Name == known.Name && pods.Count >= known.Count
+		})
+	})
+}
+
 // Holding returns the sum of what the stages of a JobSet are charged.
 func (rp *Reporter) Holding(jobSet types.UID) quota.Usage {
 	var held quota.Usage

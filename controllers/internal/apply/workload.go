@@ -83,7 +83,12 @@ func (w *Writer) Evict(ctx context.Context, workload *kueue.Workload, why worklo
 // Admission writes the part of the status of a quota Workload that belongs to its admission, for example to release its quota. The quota
 // Workload must not have changed. The engine observes it at once.
 func (w *Writer) Admission(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus) (*kueue.Workload, error) {
-	written, err := w.status(ctx, workload, patch.Status{Part: status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion})
+	return w.observedStatus(ctx, workload, patch.Status{Part: status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion})
+}
+
+// observedStatus writes a part of the status. The engine observes it at once.
+func (w *Writer) observedStatus(ctx context.Context, workload *kueue.Workload, status patch.Status) (*kueue.Workload, error) {
+	written, err := w.status(ctx, workload, status)
 	if written != nil {
 		w.Runner.Observe(admission.WorkloadObserved{Workload: written})
 	}
@@ -101,9 +106,9 @@ func (w *Writer) Progress(ctx context.Context, workload *kueue.Workload, ready m
 }
 
 // Reclaim writes the reclaimable pods of a quota Workload. They count only for the admission with which they were read, so the quota Workload
-// must not have changed.
+// must not have changed. The engine observes them at once, so that no Job gets these pods back while the cache lacks the write.
 func (w *Writer) Reclaim(ctx context.Context, workload *kueue.Workload, pods []kueue.ReclaimablePod) error {
-	_, err := w.status(ctx, workload, patch.Status{
+	_, err := w.observedStatus(ctx, workload, patch.Status{
 		Part: kueue.WorkloadStatus{ReclaimablePods: pods}, Owner: reclaimFieldManager, ResourceVersion: workload.ResourceVersion,
 	})
 	return err
@@ -172,13 +177,13 @@ func Flavors(ctx context.Context, c client.Reader, workloads []*kueue.Workload) 
 	return all, nil
 }
 
-// Charged asks the engine which quota Workloads it charges. The cache may still show an admission that the engine has rolled back, or whose
-// quota was released.
+// Charged asks the engine which quota Workloads it charges for all their pods. The cache may still show an admission that the engine has rolled
+// back, or quota that was released.
 func Charged(ctx context.Context, runner *engine.Runner, workloads []*kueue.Workload) (map[types.UID]bool, error) {
 	charged := map[types.UID]bool{}
 	err := runner.View(ctx, func(e *admission.Engine) {
 		for _, workload := range workloads {
-			charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
+			charged[workload.UID] = e.ChargedAs(workload)
 		}
 	})
 	return charged, err

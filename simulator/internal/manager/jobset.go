@@ -82,7 +82,7 @@ func (m *Manager) snapshot(key types.NamespacedName, cache *cluster.Cache) *jobs
 		objects.Workloads = append(objects.Workloads, w)
 		owned[uid] = objects
 		// The manager asks the engine, not the cache.
-		snapshot.Charged[w.UID] = m.Engine.Charged(cluster.KeyOf(w), w.UID)
+		snapshot.Charged[w.UID] = m.Engine.ChargedAs(w)
 	}
 	for uid, objects := range owned {
 		objects.Jobs = cache.JobsOf(uid)
