@@ -105,6 +105,9 @@ func (x *situation) state() string {
 			return slices.SortedFunc(maps.Keys(all), cluster.CompareKeys)
 		}
 		fmt.Fprintf(&b, " %v %v %t", keys(x.jobSetWork), keys(x.stageWork), x.idleAt == len(x.Calls))
+		for _, key := range slices.SortedFunc(maps.Keys(x.JobSets), cluster.CompareKeys) {
+			messagesOf(&b, x.JobSets[key])
+		}
 		for _, d := range x.decisions {
 			b.WriteString(" " + d.String())
 		}

@@ -157,6 +157,15 @@ func stateOfJobSet(b *strings.Builder, js *jobsetapi.JobSet) {
 	}
 }
 
+// messagesOf describes what the state of a JobSet omits of its conditions. The manager writes them again if their messages differ, or if they were
+// written for another spec.
+func messagesOf(b *strings.Builder, js *jobsetapi.JobSet) {
+	for i := range js.Status.Conditions {
+		c := &js.Status.Conditions[i]
+		fmt.Fprintf(b, " %t %s", c.ObservedGeneration == js.Generation, c.Message)
+	}
+}
+
 // stateOfCaches describes the previous versions that a reconcile may still read.
 func (s *simulation) stateOfCaches(b *strings.Builder) {
 	for _, key := range slices.SortedFunc(maps.Keys(s.Previous), cluster.CompareKeys) {
@@ -165,6 +174,7 @@ func (s *simulation) stateOfCaches(b *strings.Builder) {
 			switch v := s.Previous[key][name]; {
 			case v.JobSet != nil:
 				stateOfJobSet(b, v.JobSet)
+				messagesOf(b, v.JobSet)
 			case v.Workload != nil:
 				s.stateOfWorkload(b, v.Workload)
 			case v.Job != nil:

@@ -120,10 +120,11 @@ func (x *situation) engineSteps(step func(text string, kind adversity, do func(*
 
 func (x *situation) forgetDecisions() { x.decisions, x.idleAt = nil, -1 }
 
-// writeNext writes the first decision. That fails if the quota Workload has been replaced since it was decided.
+// writeNext writes the first decision. That fails if the quota Workload has been replaced since it was decided, and changes nothing if it has
+// finished, since it holds no quota then.
 func (x *situation) writeNext() {
 	key, uid, id := aboutOf(x.decisions[0])
-	if w := x.Workloads[key]; id != 0 && (w == nil || w.UID != uid) {
+	if w := x.Workloads[key]; id != 0 && (w == nil || w.UID != uid || cluster.IsFinished(w)) {
 		x.failNext()
 		return
 	}

@@ -4,6 +4,11 @@ import (
 	"fmt"
 )
 
+// twoPods has a stage that a user can make smaller and larger. The last size fits: a JobSet that asks for more than the quota cannot end.
+const twoPods = "queue ml gpu=2\nsubmit a queue=ml stages=train(2*gpu=1) stop-after=1m\n"
+
+var shrinkAndGrow = []string{"resize a/train pods=1", "resize a/train pods=2"}
+
 // smallWorlds have one kind of adverse event each.
 func smallWorlds() []*world {
 	const contenders = "queue ml gpu=3\n" +
@@ -30,6 +35,12 @@ func smallWorlds() []*world {
 			name: "one step at a time", steps: true, budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
+		{name: "one step at a time, a stage shrinks and grows", steps: true, text: twoPods, later: shrinkAndGrow},
+		{
+			name: "one step at a time, a growth never fits", steps: true,
+			text:  "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\n",
+			later: []string{"resize a/train pods=2", "resize a/train pods=1"},
+		},
 		{
 			name: "a cache lags", steps: true, budget: [adversities]int8{lags: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
@@ -52,6 +63,7 @@ func laggingWorlds() []*world {
 			name: "a lag and two contenders", steps: true, budget: [adversities]int8{lags: 1},
 			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml stages=train(gpu=1) stop-after=1m\n",
 		},
+		{name: "a lag, and a stage shrinks and grows", steps: true, text: twoPods, later: shrinkAndGrow, budget: [adversities]int8{lags: 1}},
 	}
 }
 
@@ -100,6 +112,10 @@ func largeWorlds() []*world {
 		{
 			name: "three JobSets that could deadlock", budget: [adversities]int8{crashes: 1}, servers: []string{"ps"},
 			text: "queue ml gpu=4\n" + fmt.Sprintf(serving, "a") + fmt.Sprintf(serving, "b") + "submit c queue=ml stages=train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, crash and a stage that shrinks and grows", steps: true, budget: [adversities]int8{crashes: 1},
+			text: twoPods, later: shrinkAndGrow,
 		},
 		{name: "one step at a time, crash and failure", steps: true, text: steps, budget: [adversities]int8{failures: 1, crashes: 1}},
 		{
