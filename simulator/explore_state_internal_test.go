@@ -42,6 +42,7 @@ func (s *simulation) copied() *simulation {
 		o.LocalQueues[key] = queue.DeepCopy()
 	}
 	o.JobsByJobSet = map[types.UID][]types.UID{}
+	o.JobsByName = maps.Clone(s.JobsByName)
 	for uid, jobs := range s.JobsByJobSet {
 		o.JobsByJobSet[uid] = slices.Clone(jobs)
 	}

@@ -47,9 +47,10 @@ type Cluster struct {
 	// WorkloadsByJobSet has the quota Workloads of the JobSets of each name.
 	WorkloadsByJobSet map[types.NamespacedName]map[admission.StageKey]bool
 	JobSets           map[types.NamespacedName]*jobsetapi.JobSet
-	// Jobs has the Jobs of JobSets by their UIDs, and JobsByJobSet by the UID of the JobSet, in the order of their creation.
+	// Jobs has the Jobs of JobSets by their UIDs. JobsByJobSet has these UIDs by the UID of the JobSet, in the order of creation, and JobsByName by name.
 	Jobs         map[types.UID]*batchv1.Job
 	JobsByJobSet map[types.UID][]types.UID
+	JobsByName   map[JobName]types.UID
 	// Pods has the pods of a Job, by its UID.
 	Pods map[types.UID]*PodSet
 	// UserJobs has the submitted JobSets, and PlainJobs the jobs of other kinds, whose keys are those of their quota Workloads.
@@ -85,6 +86,7 @@ func New(t *timeline.Timeline) *Cluster {
 		JobSets:           map[types.NamespacedName]*jobsetapi.JobSet{},
 		Jobs:              map[types.UID]*batchv1.Job{},
 		JobsByJobSet:      map[types.UID][]types.UID{},
+		JobsByName:        map[JobName]types.UID{},
 		Pods:              map[types.UID]*PodSet{},
 		UserJobs:          map[types.NamespacedName]*UserJob{},
 		PlainJobs:         map[types.NamespacedName]*UserJob{},

@@ -16,6 +16,18 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 )
 
+// A JobName is the name of a Job, which is unique among the Jobs of a JobSet.
+type JobName struct {
+	JobSet types.UID
+	Name   string
+}
+
+// NameOfJob returns the name of a Job.
+func NameOfJob(job *batchv1.Job) JobName { return JobName{job.OwnerReferences[0].UID, job.Name} }
+
+// JobNamed returns the Job of a name, or nil.
+func (cl *Cluster) JobNamed(name JobName) *batchv1.Job { return cl.Jobs[cl.JobsByName[name]] }
+
 // PodsOf returns the pods of a Job.
 func (cl *Cluster) PodsOf(job *batchv1.Job) *PodSet {
 	p := cl.Pods[job.UID]
@@ -56,6 +68,7 @@ func (cl *Cluster) PutJob(job *batchv1.Job) {
 	cl.Jobs[job.UID] = job
 	if owner := job.OwnerReferences[0].UID; isNew {
 		cl.JobsByJobSet[owner] = append(cl.JobsByJobSet[owner], job.UID)
+		cl.JobsByName[NameOfJob(job)] = job.UID
 	}
 	cl.JobQueue[job.UID] = true
 	cl.Touch(job.Namespace, job.Labels[jobset.JobSetNameKey])
@@ -75,6 +88,7 @@ func (cl *Cluster) DropJob(job *batchv1.Job) {
 	if len(cl.JobsByJobSet[owner]) == 0 {
 		delete(cl.JobsByJobSet, owner)
 	}
+	delete(cl.JobsByName, NameOfJob(job))
 	delete(cl.Jobs, job.UID)
 	delete(cl.Pods, job.UID)
 	cl.Touch(job.Namespace, job.Labels[jobset.JobSetNameKey])

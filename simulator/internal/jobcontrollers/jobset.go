@@ -53,10 +53,6 @@ func (sc *JobSetController) Reconcile(js *jobsetapi.JobSet) {
 func (sc *JobSetController) createJobs(js *jobsetapi.JobSet, current []*batchv1.Job) {
 	suspended := ptr.Deref(js.Spec.Suspend, false)
 	inOrder := js.Spec.StartupPolicy != nil && js.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder
-	exists := map[string]bool{}
-	for _, job := range sc.JobsOf(js.UID) {
-		exists[job.Name] = true
-	}
 	for i := range js.Spec.ReplicatedJobs {
 		r := &js.Spec.ReplicatedJobs[i]
 		if slices.ContainsFunc(r.DependsOn, func(d jobset.DependsOn) bool {
@@ -68,7 +64,7 @@ func (sc *JobSetController) createJobs(js *jobsetapi.JobSet, current []*batchv1.
 			continue
 		}
 		for index := range r.Replicas {
-			if job := newJob(js, r, index); !exists[job.Name] {
+			if job := newJob(js, r, index); sc.JobNamed(cluster.NameOfJob(job)) == nil {
 				sc.PutJob(job)
 			}
 		}

@@ -176,6 +176,7 @@ func (l *loader) addJobs() {
 		}
 		l.Jobs[job.UID] = job
 		l.JobsByJobSet[jobSet] = append(l.JobsByJobSet[jobSet], job.UID)
+		l.JobsByName[cluster.NameOfJob(job)] = job.UID
 		l.Pods[job.UID] = l.podsOf(job, pods[job.UID])
 		l.JobQueue[job.UID] = true
 		l.JobSetQueue.Add(key)

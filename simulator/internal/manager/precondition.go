@@ -28,20 +28,34 @@ const (
 	sameVersion
 )
 
-// conflict checks a precondition that does not depend on the kind of the object.
+// conflict checks a precondition.
 func (p precondition) conflict(read, now metav1.Object) error {
 	switch {
 	case now.GetUID() != read.GetUID(),
 		p == sameSpec && (now.GetDeletionTimestamp() == nil) != (read.GetDeletionTimestamp() == nil),
+		p == sameSpec && !equality.Semantic.DeepEqual(specOf(read), specOf(now)),
 		p == sameVersion && now.GetResourceVersion() != read.GetResourceVersion():
 		return errConflict
 	}
 	return nil
 }
 
-// onWorkload changes the current version of a quota Workload.
-func (w *stepWriter) onWorkload(read *kueue.Workload, need precondition, change func(now *kueue.Workload) error) error {
-	now := w.Workloads[cluster.KeyOf(read)]
+// specOf returns the spec of an object that the manager writes if its spec has not changed.
+func specOf(object metav1.Object) any {
+	switch o := object.(type) {
+	case *batchv1.Job:
+		return &o.Spec
+	case *jobsetapi.JobSet:
+		return &o.Spec
+	}
+	return nil
+}
+
+// on changes the current version of an object, unless it has disappeared.
+func on[T any, O interface {
+	*T
+	metav1.Object
+}](read, now O, need precondition, change func(now O) error) error {
 	if now == nil {
 		return nil
 	}
@@ -51,24 +65,14 @@ func (w *stepWriter) onWorkload(read *kueue.Workload, need precondition, change 
 	return change(now)
 }
 
+// onWorkload changes the current version of a quota Workload.
+func (w *stepWriter) onWorkload(read *kueue.Workload, need precondition, change func(now *kueue.Workload) error) error {
+	return on(read, w.Workloads[cluster.KeyOf(read)], need, change)
+}
+
 // onJob changes the current version of a Job.
 func (w *stepWriter) onJob(read *batchv1.Job, need precondition, change func(now *batchv1.Job) error) error {
-	var now *batchv1.Job
-	for _, job := range w.JobsOf(read.OwnerReferences[0].UID) {
-		if job.Name == read.Name {
-			now = job
-		}
-	}
-	if now == nil {
-		return nil
-	}
-	if err := need.conflict(read, now); err != nil {
-		return err
-	}
-	if need == sameSpec && !equality.Semantic.DeepEqual(read.Spec, now.Spec) {
-		return errConflict
-	}
-	return change(now)
+	return on(read, w.JobNamed(cluster.NameOfJob(read)), need, change)
 }
 
 // patchJob writes the changes of a Job.
@@ -84,17 +88,7 @@ func (w *stepWriter) patchJob(before, after *batchv1.Job, need precondition) err
 
 // onJobSet changes the current version of the JobSet.
 func (w *stepWriter) onJobSet(read *jobsetapi.JobSet, need precondition, change func(now *jobsetapi.JobSet) error) error {
-	now := w.JobSets[w.snapshot.Key]
-	if now == nil {
-		return nil
-	}
-	if err := need.conflict(read, now); err != nil {
-		return err
-	}
-	if need == sameSpec && !equality.Semantic.DeepEqual(read.Spec, now.Spec) {
-		return errConflict
-	}
-	return change(now)
+	return on(read, w.JobSets[w.snapshot.Key], need, change)
 }
 
 // patchJobSet writes the changes of the JobSet, unless its spec has changed since it was read.
