@@ -52,8 +52,9 @@ explore: ## Run the engine and the lifecycle through every interleaving of small
 	$(GO_TEST) -v -count=1 -timeout 2h ./simulator -run TestExplore -explore
 
 .PHONY: test-manifests
-test-manifests: ## Render config/ and the chart and compare them, and check the commands in the documents.
+test-manifests: ## Render config/ and the chart and compare them, and check alerts, dashboard and the commands in the documents.
 	go test ./test/manifests/... ./test/document/...
+	cd test/monitoring && GOWORK=off go test ./...
 
 .PHONY: test-integration
 test-integration: cluster build ## Run the tests of admission policies and controllers on a real control plane.
@@ -100,6 +101,7 @@ manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for te
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
 	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
+	$(TOOL) kustomize build config/monitoring > charts/tranche/files/monitoring.yaml
 
 .PHONY: lint
 lint: ## Run the linters.

@@ -19,6 +19,7 @@ import (
 var elsewhere = map[string]string{
 	"kubectl apply --server-side --force-conflicts -k config/crd": "the suite has installed it",
 	"kubectl delete -k config/default":                            "test/install runs it",
+	"kubectl apply --server-side -k config/monitoring":            "it needs the CRDs of the Prometheus operator",
 	"kubectl create -f tune.yaml":                                 "the manifest above it is applied",
 	"kubectl -n tranche-system rollout restart":                   "it needs the Deployment of the manager",
 	"kubectl logs":                         "it needs the Deployment of the manager",
@@ -107,8 +108,8 @@ func isManifest(text string) bool {
 		return false
 	}
 	group, _, _ := strings.Cut(object.APIVersion, "/")
-	// The configuration, a kustomization, and an object of the Prometheus operator, whose CRD is not installed here.
-	return !slices.Contains([]string{"config.tranche.dev", "kustomize.config.k8s.io", "monitoring.coreos.com"}, group)
+	// The configuration, and a kustomization.
+	return !slices.Contains([]string{"config.tranche.dev", "kustomize.config.k8s.io"}, group)
 }
 
 // kubectlVerb returns the verb of a command of kubectl that is run here, or "".

@@ -3,6 +3,9 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -110,6 +114,36 @@ var _ = Describe("The metrics", Ordered, func() {
 			lines, err := scrape(ctx, manager.Metrics, queue.Name)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(lines).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("include those of libraries that alerts and the dashboard use", func(ctx SpecContext) {
+		content, err := os.ReadFile(filepath.Join(env.Root, "test", "monitoring", "libraries.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		var libraries map[string]struct {
+			Type   string
+			Labels []string
+		}
+		Expect(yaml.Unmarshal(content, &libraries)).To(Succeed())
+		Expect(libraries).NotTo(BeEmpty())
+		leader := startReplica(ctx, "metrics-of-libraries", nil)
+		Eventually(func(g Gomega) {
+			body, err := testenv.ReadMetrics(ctx, leader.Metrics)
+			g.Expect(err).NotTo(HaveOccurred())
+			for name, metric := range libraries {
+				g.Expect(body).To(ContainSubstring("\n# TYPE %s %s\n", name, metric.Type))
+				suffix := ""
+				if metric.Type == "histogram" {
+					suffix = "_count"
+				}
+				sample := regexp.MustCompile(`(?m)^` + name + suffix + `(?:\{(.*)\})? `).FindStringSubmatch(body)
+				g.Expect(sample).NotTo(BeNil(), name)
+				labels := []string{}
+				for _, found := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(sample[1], -1) {
+					labels = append(labels, found[1])
+				}
+				g.Expect(labels).To(ConsistOf(metric.Labels), name)
+			}
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 })

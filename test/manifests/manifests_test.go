@@ -18,20 +18,27 @@ import (
 const root = "../.."
 
 func TestChartEqualsKustomize(t *testing.T) {
-	compare(t, "config/default")
+	compare(t, []string{"config/default"})
 }
 
 func TestChartEqualsKustomizeWithVisibility(t *testing.T) {
-	compare(t, "config/with-visibility", "--set=visibility.enable=true")
+	compare(t, []string{"config/with-visibility"}, "--set=visibility.enable=true")
 }
 
-// compare holds an overlay against what the chart makes of some values.
-func compare(t *testing.T, overlay string, values ...string) {
+func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
+	compare(t, []string{"config/default", "config/monitoring"}, "--set=monitoring.enabled=true")
+}
+
+// compare compares the objects of directories in config with those that the chart makes of some values.
+func compare(t *testing.T, directories []string, values ...string) {
 	t.Helper()
-	want := objects(t, kustomize(t, overlay))
+	want := map[string]map[string]any{}
+	for _, directory := range directories {
+		maps.Copy(want, objects(t, kustomize(t, directory)))
+	}
 	for key := range want {
 		if strings.HasPrefix(key, "CustomResourceDefinition/") {
-			t.Errorf("%s has %s: who deletes it would delete the objects of others", overlay, key)
+			t.Errorf("%v has %s: who deletes it would delete the objects of others", directories, key)
 		}
 	}
 	maps.Copy(want, objects(t, kustomize(t, "config/crd")))
@@ -45,11 +52,11 @@ func compare(t *testing.T, overlay string, values ...string) {
 	}
 	for key, object := range want {
 		if diff := cmp.Diff(object, got[key]); diff != "" {
-			t.Errorf("%s of the chart differs from %s (-kustomize +helm):\n%.2000s", key, overlay, diff)
+			t.Errorf("%s of the chart differs from %v (-kustomize +helm):\n%.2000s", key, directories, diff)
 		}
 	}
 	if len(want) < 30 {
-		t.Errorf("%s has %d objects, want at least 30", overlay, len(want))
+		t.Errorf("%v has %d objects, want at least 30", directories, len(want))
 	}
 }
 
