@@ -104,10 +104,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		return err
 	}
 	recorder := mgr.GetEventRecorder("tranche")
-	runner := engine.NewRunner(engine.Config{
+	runner, err := engine.NewRunner(engine.Config{
 		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts,
 		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers), Gates: config.FeatureGates,
 	})
+	if err != nil {
+		return err
+	}
 	watcher, err := apiwatch.SetupWithManager(mgr)
 	if err != nil {
 		return err

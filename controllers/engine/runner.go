@@ -8,6 +8,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -64,6 +65,16 @@ func (r *Runner) Shown(status kueue.WorkloadStatus) kueue.WorkloadStatus {
 	return workloadstatus.Observable(status)
 }
 
+func (c *Config) validate() error {
+	if c.Engine == nil || c.Client == nil || c.Reader == nil || c.Recorder == nil || c.Metrics == nil || c.Elected == nil {
+		return errors.New("engine.Config: Engine, Client, Reader, Recorder, Metrics and Elected are required")
+	}
+	if c.Writers <= 0 {
+		return fmt.Errorf("engine.Config: Writers is %d, must be positive", c.Writers)
+	}
+	return nil
+}
+
 // A Runner owns an admission.Engine. Its methods may be called from any goroutine.
 type Runner struct {
 	config Config
@@ -85,10 +96,13 @@ type Runner struct {
 }
 
 // NewRunner returns a Runner that does nothing before Start.
-func NewRunner(config Config) *Runner {
+func NewRunner(config Config) (*Runner, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
 	r := &Runner{config: config, wake: make(chan struct{}, 1)}
 	r.writer = newWriter(config, r)
-	return r
+	return r, nil
 }
 
 // NeedLeaderElection returns false: a Runner also applies observations where it does not lead, so that it is up to date when it does.

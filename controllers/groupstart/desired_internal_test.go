@@ -423,6 +423,12 @@ func TestKeepOfStatus(t *testing.T) {
 	}
 }
 
+func TestConfig(t *testing.T) {
+	if err := SetupWithManager(t.Context(), nil, Config{}); err == nil || !strings.Contains(err.Error(), "required") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 // TestWaits: a group waits from the start of its first pod until it is released, even if it never is.
 func TestWaits(t *testing.T) {
 	waiting := func(started int64) corev1.Pod {

@@ -14,6 +14,7 @@ package groupstart
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,6 +68,13 @@ type Config struct {
 	Server configapi.GroupStart
 }
 
+func (c *Config) validate() error {
+	if c.Metrics == nil || c.Namespaces == nil || c.Server.MaxWaiters == nil {
+		return errors.New("groupstart.Config: Metrics, Namespaces and the defaults of Server are required")
+	}
+	return nil
+}
+
 // isServed reports whether pods can ask the manager.
 func (c *Config) isServed() bool { return c.Server.BindAddress != "0" }
 
@@ -81,6 +89,9 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller of groups to a manager, and the server for their pods, unless it is turned off.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
 	r := &Reconciler{config: config, client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("tranche")}
 	if err := r.setUp(ctx, mgr); err != nil || !config.isServed() {
 		return err

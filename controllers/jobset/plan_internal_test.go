@@ -51,9 +51,12 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := engine.NewRunner(engine.Config{
+	runner, err := engine.NewRunner(engine.Config{
 		Engine: e, Client: cluster, Reader: cluster, Recorder: k8sevents.NewFakeRecorder(1), Metrics: metrics.New(metrics.Replica{}), Elected: make(chan struct{}), Writers: 1,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	go runner.Start(t.Context()) //nolint:errcheck // it ends with the test
 	runner.Observe(admission.NamespaceObserved{Name: "ns"})
 	runner.Observe(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a100"}}})

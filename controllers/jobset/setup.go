@@ -7,6 +7,7 @@ package jobset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -80,6 +81,16 @@ type Config struct {
 	Releases int
 }
 
+func (c *Config) validate() error {
+	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Gangs == nil || c.Namespaces == nil {
+		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics, Gangs and Namespaces are required")
+	}
+	if c.Workers <= 0 || c.Releases <= 0 {
+		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must be positive", c.Workers, c.Releases)
+	}
+	return nil
+}
+
 // A Reconciler runs JobSets stage by stage.
 type Reconciler struct {
 	config Config
@@ -94,6 +105,9 @@ type Reconciler struct {
 
 // SetupWithManager starts the stage controller, and feeds the plans of JobSets to the engine.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

@@ -87,6 +87,22 @@ type Config struct {
 	Releases int
 }
 
+func (c *Config) validate() error {
+	if c.Runner == nil || c.Recorder == nil || c.Resources == nil || c.Namespaces == nil {
+		return errors.New("podgang.Config: Runner, Recorder, Resources and Namespaces are required")
+	}
+	if c.Requeuing.BackoffBaseSeconds == nil {
+		return errors.New("podgang.Config: the defaults of Requeuing are not set")
+	}
+	if c.Gangs.Wait <= 0 {
+		return fmt.Errorf("podgang.Config: Gangs.Wait is %s, must be positive", c.Gangs.Wait)
+	}
+	if c.Workers <= 0 || c.Releases <= 0 {
+		return fmt.Errorf("podgang.Config: Workers is %d and Releases is %d, must be positive", c.Workers, c.Releases)
+	}
+	return nil
+}
+
 // A Reconciler admits gangs of pods.
 type Reconciler struct {
 	config Config
@@ -111,6 +127,9 @@ type Reconciler struct {
 
 // SetupWithManager starts the controller of gangs, and sends the plans of gangs with several parts to the engine.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
 	podGroups, statuses, err := servedAPIs(config.Resources)
 	if err != nil {
 		return err

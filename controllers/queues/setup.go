@@ -38,8 +38,22 @@ type Config struct {
 	Workers configapi.Workers
 }
 
+func (c *Config) validate() error {
+	if c.Runner == nil {
+		return errors.New("queues.Config: Runner is required")
+	}
+	w := &c.Workers
+	if w.ResourceFlavor == nil || w.AdmissionCheck == nil || w.ClusterQueue == nil || w.LocalQueue == nil {
+		return errors.New("queues.Config: the defaults of Workers are not set")
+	}
+	return nil
+}
+
 // SetupWithManager starts to feed the engine, and to write status, finalizers and priorities.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
 	return errors.Join(
 		feed(ctx, mgr, config.Runner),
 		feedPodRules(ctx, mgr, config.Runner, config.Devices),

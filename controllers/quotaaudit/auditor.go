@@ -12,6 +12,7 @@ package quotaaudit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,6 +61,14 @@ type Config struct {
 	Period time.Duration
 }
 
+func (c *Config) validate() error {
+	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil {
+		return errors.New("quotaaudit.Config: Engine, Cache, Live, Recorder and Metrics are required")
+	}
+	c.Period = cmp.Or(c.Period, defaultPeriod)
+	return nil
+}
+
 // An Auditor compares the charges of an engine with the objects.
 type Auditor struct {
 	config Config
@@ -69,7 +78,9 @@ type Auditor struct {
 
 // SetupWithManager adds an Auditor to the manager. It runs where this process leads, once the caches are filled.
 func SetupWithManager(mgr ctrl.Manager, config Config) error {
-	config.Period = cmp.Or(config.Period, defaultPeriod)
+	if err := config.validate(); err != nil {
+		return err
+	}
 	return mgr.Add(&Auditor{config: config})
 }
 

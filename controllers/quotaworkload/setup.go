@@ -8,6 +8,7 @@ package quotaworkload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,6 +56,19 @@ type Config struct {
 	Workers int
 }
 
+func (c *Config) validate() error {
+	if c.Runner == nil || c.Client == nil || c.Live == nil || c.Recorder == nil {
+		return errors.New("quotaworkload.Config: Runner, Client, Live and Recorder are required")
+	}
+	if c.PodsReady.Enable == nil {
+		return errors.New("quotaworkload.Config: the defaults of PodsReady are not set")
+	}
+	if c.Workers <= 0 {
+		return fmt.Errorf("quotaworkload.Config: Workers is %d, must be positive", c.Workers)
+	}
+	return nil
+}
+
 // A Reconciler handles the lifecycle of quota Workloads.
 type Reconciler struct {
 	config Config
@@ -62,6 +76,9 @@ type Reconciler struct {
 
 // SetupWithManager starts to watch and to reconcile quota Workloads.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
 	err := engine.Watch(ctx, mgr, config.Runner,
 		func(w *kueue.Workload) admission.Event { return admission.WorkloadObserved{Workload: w} },
 		func(w *kueue.Workload) admission.Event {

@@ -46,10 +46,11 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		elected := make(chan struct{})
 		close(elected)
-		runner = engine.NewRunner(engine.Config{
+		runner, err = engine.NewRunner(engine.Config{
 			Engine: idle, Client: env.adminClient, Reader: env.adminClient,
 			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Metrics: counters, Elected: elected, Writers: 16,
 		})
+		Expect(err).NotTo(HaveOccurred())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -46,9 +46,10 @@ var _ = Describe("The quota audit", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		recorder := broadcaster.NewRecorder(env.adminClient.Scheme(), "ledger-test")
 		counts := metrics.New(metrics.Replica{})
-		runner = engine.NewRunner(engine.Config{
+		runner, err = engine.NewRunner(engine.Config{
 			Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Elected: make(chan struct{}), Writers: 1,
 		})
+		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(runner)).To(Succeed())
 		Expect(engine.Watch(running, mgr, runner,
 			func(q *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueObserved{ClusterQueue: q} },
