@@ -41,6 +41,8 @@ const (
 	retries
 	// lags are reconciles of the manager with a cache that has not received the last event of one object.
 	lags
+	// faults are writes of Steps that fail: with a conflict, or because the connection is lost after the API server has applied the write.
+	faults
 	adversities
 )
 

@@ -48,6 +48,13 @@ func (x *situation) steps() []move {
 			}
 		})
 	}
+	x.managerSteps(step)
+	x.engineSteps(step)
+	return all
+}
+
+// managerSteps are the reconciles of JobSets: one that succeeds, and those that read a stale cache, of which a write fails, or that a crash cuts.
+func (x *situation) managerSteps(step func(text string, kind adversity, do func(*situation))) {
 	for _, key := range slices.SortedFunc(maps.Keys(x.stageWork), cluster.CompareKeys) {
 		step("the manager reconciles JobSet "+key.Name, none, func(x *situation) {
 			delete(x.stageWork, key)
@@ -58,7 +65,20 @@ func (x *situation) steps() []move {
 				x.ReconcileStale(key, stale) // the event is still to come, so the JobSet stays queued
 			})
 		}
-		for n := range x.writesFor(key) {
+		writes := x.writesFor(key)
+		for n := range writes {
+			fail := func(why string, losesAnswer bool) {
+				step(fmt.Sprintf("the manager reconciles JobSet %s, and its write after %d writes fails: %s", key.Name, n, why), faults, func(x *situation) {
+					delete(x.stageWork, key)
+					x.FailsAfter, x.LosesAnswer = x.Writes+n, losesAnswer
+					x.ReconcileJobSet(key)
+					x.FailsAfter = -1
+				})
+			}
+			fail("conflict", false)
+			fail("the answer is lost", true)
+		}
+		for n := range writes {
 			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes\ncrash writes=%[2]d", key.Name, n), crashes, func(x *situation) {
 				delete(x.stageWork, key)
 				x.DiesAfter = x.Writes + n
@@ -68,8 +88,6 @@ func (x *situation) steps() []move {
 			})
 		}
 	}
-	x.engineSteps(step)
-	return all
 }
 
 // divideWork gives the JobSets that have changed to both controllers of JobSets.
@@ -84,7 +102,7 @@ func (x *situation) divideWork() {
 
 // writesFor returns how many writes the next Step for a JobSet has.
 func (x *situation) writesFor(key admission.StageKey) int {
-	if x.left[crashes] == 0 {
+	if x.left[crashes] == 0 && x.left[faults] == 0 {
 		return 0
 	}
 	probe := x.copied()

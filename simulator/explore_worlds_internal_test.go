@@ -35,6 +35,10 @@ func smallWorlds() []*world {
 			name: "one step at a time", steps: true, budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
+		{
+			name: "one step at a time, a write fails", steps: true, budget: [adversities]int8{faults: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
+		},
 		{name: "one step at a time, a stage shrinks and grows", steps: true, text: twoPods, later: shrinkAndGrow},
 		{
 			name: "one step at a time, a growth never fits", steps: true,
@@ -115,6 +119,14 @@ func largeWorlds() []*world {
 		},
 		{
 			name: "one step at a time, crash and a stage that shrinks and grows", steps: true, budget: [adversities]int8{crashes: 1},
+			text: twoPods, later: shrinkAndGrow,
+		},
+		{
+			name: "one step at a time, a write fails, and a user", steps: true, budget: [adversities]int8{faults: 1, interventions: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, a write fails, and a stage shrinks and grows", steps: true, budget: [adversities]int8{faults: 1},
 			text: twoPods, later: shrinkAndGrow,
 		},
 		{name: "one step at a time, crash and failure", steps: true, text: steps, budget: [adversities]int8{failures: 1, crashes: 1}},

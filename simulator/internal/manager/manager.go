@@ -24,6 +24,10 @@ type Manager struct {
 	// Writes counts the writes of Steps. The manager dies once, after DiesAfter of these writes, unless that is negative, and a new one starts
 	// at once.
 	Writes, DiesAfter int
+	// FailsAfter is after how many writes of Steps one fails with a conflict, unless it is negative. If LosesAnswer is true, that write is applied, and
+	// only its answer is lost.
+	FailsAfter  int
+	LosesAnswer bool
 	// Calls has, if IsRecorded is true, every call that changed the engine since it was created, so that the engine can be copied.
 	Calls      []func(*admission.Engine)
 	IsRecorded bool
@@ -31,7 +35,7 @@ type Manager struct {
 
 // New returns a manager without an engine.
 func New(cl *cluster.Cluster) *Manager {
-	m := &Manager{Cluster: cl, DiesAfter: -1}
+	m := &Manager{Cluster: cl, DiesAfter: -1, FailsAfter: -1}
 	cl.Observe = m.observe
 	return m
 }

@@ -46,22 +46,39 @@ func (w *stepWriter) writer() *stages.Writer {
 
 // each writes objects one by one. It stops at the first error, and where the manager is to die.
 func each[T any](w *stepWriter, all []T, write func(T) error) error {
+	return untilDeath(w, all, func(one T) error { return w.attempt(func() error { return write(one) }) })
+}
+
+// untilDeath calls a function for objects one by one, like each.
+func untilDeath[T any](w *stepWriter, all []T, do func(T) error) error {
 	for _, one := range all {
 		if w.dies() {
 			return errCut
 		}
-		if err := write(one); err != nil {
+		if err := do(one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// attempt makes a write, unless it is the one that is to fail.
+func (m *Manager) attempt(write func() error) error {
+	if m.Writes-1 != m.FailsAfter {
+		return write()
+	}
+	m.FailsAfter = -1
+	if m.LosesAnswer {
+		return errors.Join(write(), errConflict)
+	}
+	return errConflict
+}
+
 // eachJob writes Jobs one by one. If one cannot be written, the others still are.
 func eachJob(w *stepWriter, jobs []*batchv1.Job, write func(*batchv1.Job) error) error {
 	var failed error
-	err := each(w, jobs, func(job *batchv1.Job) error {
-		failed = errors.Join(failed, write(job))
+	err := untilDeath(w, jobs, func(job *batchv1.Job) error {
+		failed = errors.Join(failed, w.attempt(func() error { return write(job) }))
 		return nil
 	})
 	return errors.Join(err, failed)
