@@ -163,6 +163,9 @@ func Flavors(ctx context.Context, c client.Reader, workloads []*kueue.Workload) 
 		}
 		for _, assignment := range workload.Status.Admission.PodSetAssignments {
 			for _, name := range assignment.Flavors {
+				if all[name] != nil {
+					continue
+				}
 				var flavor kueue.ResourceFlavor
 				err := c.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
 				if client.IgnoreNotFound(err) != nil {
