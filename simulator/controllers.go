@@ -4,6 +4,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // runControllers does all due work that the engine need not decide. What has happened comes before the times for which controllers wait: a stage
@@ -39,7 +41,7 @@ const maxReconciles = 100_000
 // controlJobs reconciles the Jobs that have changed, or whose pods have.
 func (s *simulation) controlJobs() {
 	changed := slices.Sorted(maps.Keys(s.JobQueue))
-	clear(s.JobQueue)
+	s.JobQueue = map[types.UID]bool{}
 	for _, uid := range changed {
 		if job := s.Jobs[uid]; job != nil {
 			s.jobController.Reconcile(job)

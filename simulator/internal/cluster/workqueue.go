@@ -67,7 +67,8 @@ func (w *WorkQueue) Due(now time.Duration) []types.NamespacedName {
 // TakeChanged removes and returns the objects that have changed.
 func (w *WorkQueue) TakeChanged() []types.NamespacedName {
 	keys := slices.SortedFunc(maps.Keys(w.Changed), CompareKeys)
-	clear(w.Changed)
+	// To iterate over a map takes time for the most entries that it ever had.
+	w.Changed = map[types.NamespacedName]bool{}
 	for _, key := range keys {
 		delete(w.Awaited, key)
 	}
