@@ -9,6 +9,6 @@ type Wait struct {
 	// KueueReason and KueueMessage are what Kueue writes into the condition QuotaReserved with default feature gates. An empty reason means
 	// Pending, and an empty message means Message.
 	KueueReason, KueueMessage string
-	// Requests is the requested quota, if it is known.
+	// Requests is the requested quota. If it is nil, the status keeps the requests of an earlier refusal.
 	Requests []kueue.PodSetRequest
 }

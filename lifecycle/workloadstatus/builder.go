@@ -48,7 +48,7 @@ func (s *statusBuilder) set(conditionType string, status metav1.ConditionStatus,
 
 // reserve sets the admission and its conditions, and clears those of an earlier eviction.
 func (s *statusBuilder) reserve(admission *kueue.Admission) {
-	s.status.Admission = admission
+	s.status.Admission, s.status.ResourceRequests = admission, nil
 	s.waitsNoLonger()
 	s.set(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, reasonQuotaReserved, fmt.Sprintf("Quota reserved in ClusterQueue %s", admission.ClusterQueue))
 	for _, conditionType := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {

@@ -86,6 +86,9 @@ func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
 	status.AdmissionChecks = seen.AdmissionChecks
 	status.AccumulatedPastExecutionTimeSeconds = seen.AccumulatedPastExecutionTimeSeconds
 	status.SchedulingStats = seen.SchedulingStats
+	if seen.Admission == nil {
+		status.ResourceRequests = seen.ResourceRequests
+	}
 	return status
 }
 

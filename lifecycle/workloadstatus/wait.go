@@ -32,7 +32,9 @@ func (s *statusBuilder) wait(w quotaworkload.Wait) {
 		message = w.Message
 	}
 	s.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
-	s.status.ResourceRequests = w.Requests
+	if w.Requests != nil {
+		s.status.ResourceRequests = w.Requests
+	}
 	if finest(reason) == w.Reason && message == w.Message {
 		s.waitsNoLonger()
 		return
