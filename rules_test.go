@@ -52,6 +52,7 @@ var layers = map[string][]string{
 	},
 	// snapshot holds the objects that the verbs answer about.
 	"snapshot":                          {"apis"},
+	"snapshot/collect":                  {"apis", "snapshot"},
 	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "snapshot"},
 	"simulator/internal/timeline":       {},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
@@ -65,7 +66,7 @@ var layers = map[string][]string{
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "snapshot/*", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "test/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "snapshot/*", "test/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.

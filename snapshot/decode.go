@@ -1,0 +1,180 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// batchBytes is about how much JSON one goroutine decodes at a time.
+const batchBytes = 1 << 20
+
+// A place is where an object is in a file: a line, a document, or an item of a list.
+type place struct {
+	file, unit string
+	number     int
+}
+
+func (p place) String() string { return fmt.Sprintf("%s %s %d", p.file, p.unit, p.number) }
+
+// A batch has JSON objects of one kind that follow each other in a file.
+type batch struct {
+	kind *Kind
+	// place is that of the first object.
+	place place
+	raw   [][]byte
+
+	objects []Object
+	err     error
+}
+
+// A decoder decodes batches concurrently, and keeps their order.
+type decoder struct {
+	batches []*batch
+	pending chan *batch
+	workers sync.WaitGroup
+}
+
+func newDecoder() *decoder {
+	d := &decoder{pending: make(chan *batch)}
+	for range runtime.GOMAXPROCS(0) {
+		d.workers.Go(func() {
+			for b := range d.pending {
+				b.decode()
+			}
+		})
+	}
+	return d
+}
+
+func (d *decoder) add(b *batch) {
+	d.batches = append(d.batches, b)
+	d.pending <- b
+}
+
+// finish waits for all batches, adds the objects to the snapshot and sorts them.
+func (d *decoder) finish(s *Snapshot) error {
+	d.stop()
+	for _, b := range d.batches {
+		if b.err != nil {
+			return b.err
+		}
+		for _, object := range b.objects {
+			b.kind.add(s, object)
+		}
+	}
+	for _, kind := range Kinds() {
+		kind.sort(s)
+		var previous Object
+		for object := range kind.all(s) {
+			if previous != nil && compareNames(previous, object) == 0 {
+				return d.twice(kind, object)
+			}
+			previous = object
+		}
+	}
+	return nil
+}
+
+func (d *decoder) stop() {
+	close(d.pending)
+	d.workers.Wait()
+}
+
+// twice returns the error of an object that exists more than once.
+func (d *decoder) twice(kind *Kind, object Object) error {
+	var places []string
+	for _, b := range d.batches {
+		for i, other := range b.objects {
+			if b.kind.GVK == kind.GVK && compareNames(object, other) == 0 {
+				places = append(places, b.placeOf(i).String())
+			}
+		}
+	}
+	return fmt.Errorf("%s %s is given twice, in %s and in %s: remove one of them", kind.GVK.Kind, nameOf(object), places[0], places[1])
+}
+
+func (b *batch) placeOf(i int) place { return place{b.place.file, b.place.unit, b.place.number + i} }
+
+func (b *batch) decode() {
+	b.objects = make([]Object, 0, len(b.raw))
+	for i, raw := range b.raw {
+		object, err := b.kind.decode(raw)
+		if err != nil {
+			b.err = fmt.Errorf("%s: %w", b.placeOf(i), err)
+			return
+		}
+		b.objects = append(b.objects, object)
+	}
+	b.raw = nil
+}
+
+func (k *Kind) decode(raw []byte) (Object, error) {
+	object := k.new()
+	if err := json.Unmarshal(raw, object); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", k.GVK.Kind, err)
+	}
+	if gvk := object.GetObjectKind().GroupVersionKind(); gvk != k.GVK && gvk != (schema.GroupVersionKind{}) {
+		return nil, fmt.Errorf("the object is a %s of %s, must be a %s of %s", gvk.Kind, gvk.GroupVersion(), k.GVK.Kind, k.GVK.GroupVersion())
+	}
+	object.GetObjectKind().SetGroupVersionKind(k.GVK)
+	switch {
+	case object.GetName() == "":
+		return nil, fmt.Errorf("a %s has no metadata.name", k.GVK.Kind)
+	case k.IsNamespaced && object.GetNamespace() == "":
+		return nil, fmt.Errorf("%s %s has no metadata.namespace: write it", k.GVK.Kind, object.GetName())
+	}
+	return object, nil
+}
+
+// readLines decodes a file with an object per line, and returns the number of objects.
+func (d *decoder) readLines(kind *Kind, file string, r io.Reader) (objects int, err error) {
+	var rest []byte
+	for {
+		chunk := make([]byte, batchBytes)
+		n, err := fill(r, chunk)
+		chunk = append(rest, chunk[:n]...)
+		isLast := err == io.EOF //nolint:errorlint // only the end of the file itself is no error
+		if err != nil && !isLast {
+			return objects, fmt.Errorf("%s: %w", file, err)
+		}
+		end := bytes.LastIndexByte(chunk, '\n') + 1
+		b := &batch{kind: kind, place: place{file, "line", objects + 1}, raw: splitLines(chunk[:end])}
+		rest = chunk[end:len(chunk):len(chunk)]
+		objects += len(b.raw)
+		if len(b.raw) > 0 {
+			d.add(b)
+		}
+		if isLast {
+			break
+		}
+	}
+	if len(rest) > 0 {
+		return objects, fmt.Errorf("%s: line %d ends early: the file is truncated; copy it again, or %s", file, objects+1, takeAgain)
+	}
+	return objects, nil
+}
+
+// fill reads until the buffer is full or an error occurs, and returns that error. Unlike that of io.ReadFull, it differs for a file that has
+// ended and one that is damaged.
+func fill(r io.Reader, buffer []byte) (n int, err error) {
+	for n < len(buffer) && err == nil {
+		var more int
+		more, err = r.Read(buffer[n:])
+		n += more
+	}
+	return n, err
+}
+
+func splitLines(chunk []byte) [][]byte {
+	var lines [][]byte
+	for line := range bytes.Lines(chunk) {
+		lines = append(lines, line)
+	}
+	return lines
+}

@@ -1,0 +1,442 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
+	"sigs.k8s.io/yaml"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// folder is a directory in memory.
+type folder map[string]*bytes.Buffer
+
+type openFile struct{ *bytes.Buffer }
+
+func (openFile) Close() error { return nil }
+
+func (f folder) create(name string) (io.WriteCloser, error) {
+	f[name] = &bytes.Buffer{}
+	return openFile{f[name]}, nil
+}
+
+func write(t *testing.T, s *snapshot.Snapshot, anonymizer *snapshot.Anonymizer) fstest.MapFS {
+	t.Helper()
+	created := folder{}
+	if err := s.Write(created.create, anonymizer); err != nil {
+		t.Fatal(err)
+	}
+	files := fstest.MapFS{}
+	for name, content := range created {
+		files[name] = &fstest.MapFile{Data: content.Bytes()}
+	}
+	return files
+}
+
+func read(t *testing.T, files fstest.MapFS) *snapshot.Snapshot {
+	t.Helper()
+	s, err := snapshot.ReadDir(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// anySnapshot has two objects of every kind, with every field set.
+func anySnapshot(t *testing.T) *snapshot.Snapshot {
+	t.Helper()
+	at := metav1.NewTime(time.Unix(1_800_000_000, 0).UTC())
+	fill := randfill.NewWithSeed(14).NilChance(0).NumElements(1, 1).MaxDepth(14).Funcs(
+		func(o *metav1.Time, _ randfill.Continue) { *o = at },
+		func(o *metav1.MicroTime, _ randfill.Continue) { *o = metav1.NewMicroTime(at.Time) },
+		func(o *metav1.FieldsV1, _ randfill.Continue) { o.SetRawString("{}") },
+		func(o *resource.Quantity, _ randfill.Continue) { *o = *quantity("1") },
+		func(o *intstr.IntOrString, _ randfill.Continue) { *o = intstr.FromInt32(1) },
+		func(o *runtime.RawExtension, _ randfill.Continue) { o.Raw = []byte("{}") },
+		func(o *corev1.ResourceList, _ randfill.Continue) {
+			*o = corev1.ResourceList{"nvidia.com/gpu": *quantity("8"), corev1.ResourceCPU: *quantity("500m")}
+		},
+	)
+	config, err := configapi.Decode([]byte("apiVersion: " + configapi.APIVersion + "\nkind: Configuration\nfairSharing: {preemptionStrategies: [LessThanInitialShare]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &snapshot.Snapshot{
+		TakenAt: at.Time, Version: "v1", OnlyNamespaces: []string{"a", "b"}, Configuration: config,
+		Gaps: []snapshot.Gap{{Resource: "nodes", Reason: "no right", Cure: "ask"}},
+	}
+	b := &snapshot.Builder{}
+	for _, kind := range snapshot.Kinds() {
+		if err := b.Begin(kind); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			object := snapshot.NewObject(kind)
+			fill.Fill(object)
+			object.SetName(name)
+			object.SetNamespace(map[bool]string{true: "ns-" + name}[kind.IsNamespaced])
+			object.SetLabels(map[string]string{"team": "secret-team", "kueue.x-k8s.io/queue-name": "secret-queue"})
+			object.SetAnnotations(map[string]string{"note": "secret-note", "kubectl.kubernetes.io/last-applied-configuration": "secret-config", "tranche.dev/attempt": "3"})
+			if err := b.Add(object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := b.Close(s); err != nil {
+		t.Fatal(err)
+	}
+	all := b.Snapshot()
+	all.Configuration = config
+	return all
+}
+
+func TestRoundTripOfEveryKind(t *testing.T) {
+	want := anySnapshot(t)
+	files := write(t, want, nil)
+	if diff := cmp.Diff(text(t, want), text(t, read(t, files))); diff != "" {
+		t.Errorf("directory: -written +read\n%s", diff)
+	}
+	var archive bytes.Buffer
+	if err := snapshot.Pack(&archive, files); err != nil {
+		t.Fatal(err)
+	}
+	got, err := snapshot.ReadStream("a.tar.gz", &archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(text(t, want), text(t, got)); diff != "" {
+		t.Errorf("archive: -written +read\n%s", diff)
+	}
+}
+
+// text shows a snapshot as JSON, because two equal quantities may differ in memory.
+func text(t *testing.T, s *snapshot.Snapshot) string {
+	t.Helper()
+	raw, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// A file of a snapshot must not have what tenants keep to themselves.
+func TestFieldsThatDoNotDecideAreDropped(t *testing.T) {
+	pod := corev1.PodSpec{
+		NodeSelector: map[string]string{"kept": "selector"}, SchedulerName: "kept-scheduler", PriorityClassName: "kept-class", RuntimeClassName: new("kept-runtime"),
+		ServiceAccountName: "dropped", Hostname: "dropped", Volumes: []corev1.Volume{{Name: "dropped"}},
+		ResourceClaims: []corev1.PodResourceClaim{{Name: "c", ResourceClaimTemplateName: new("kept-claim")}},
+		Tolerations:    []corev1.Toleration{{Key: "kept-toleration"}},
+		Containers: []corev1.Container{{
+			Name: "kept-container", Image: "dropped", Command: []string{"dropped"}, Args: []string{"dropped"}, WorkingDir: "dropped",
+			Env: []corev1.EnvVar{{Name: "dropped", Value: "dropped"}}, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"kept/resource": *quantity("1")}},
+			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"dropped"}}}},
+		}},
+	}
+	b := &snapshot.Builder{}
+	for _, kind := range snapshot.Kinds() {
+		if kind.GVK.Kind != "Job" {
+			continue
+		}
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "kept-name", Namespace: "kept-namespace", UID: "kept-uid", Labels: map[string]string{"dropped": "dropped", "job-name": "kept-label"},
+				Annotations:   map[string]string{"a": "dropped", "kubectl.kubernetes.io/last-applied-configuration": "dropped", "tranche.dev/release": "kept-annotation"},
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "dropped"}},
+			},
+			Spec: batchv1.JobSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "dropped"}},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "dropped"}}, Spec: pod},
+			},
+		}
+		before := job.DeepCopy()
+		if err := b.Begin(kind); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Add(job); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, job); diff != "" {
+			t.Errorf("the object has changed: -before +after\n%s", diff)
+		}
+	}
+	file := string(write(t, b.Snapshot(), nil)["jobs.batch.jsonl"].Data)
+	if strings.Contains(file, "dropped") {
+		t.Errorf("kept what does not decide: %s", file)
+	}
+	for _, kept := range []string{
+		"kept-name", "kept-namespace", "kept-uid", "kept-label", "kept-annotation", "selector", "kept-scheduler", "kept-class", "kept-runtime", "kept-claim",
+		"kept-toleration", "kept-container", "kept/resource",
+	} {
+		if !strings.Contains(file, kept) {
+			t.Errorf("%s is missing: %s", kept, file)
+		}
+	}
+}
+
+func TestBadSnapshots(t *testing.T) {
+	cases := map[string]struct {
+		change func(fstest.MapFS)
+		want   string
+	}{
+		"another version": {
+			func(f fstest.MapFS) { replace(f, "snapshot.json", "v1alpha1", "v9") },
+			`snapshot.json: the format is "Snapshot" of "snapshot.tranche.dev/v9", this version of Tranche reads "Snapshot" of "snapshot.tranche.dev/v1alpha1": use the version`,
+		},
+		"half a directory": {func(f fstest.MapFS) { delete(f, "snapshot.json") }, "snapshot.json is missing, so the snapshot is incomplete"},
+		"a file is missing": {
+			func(f fstest.MapFS) { delete(f, "nodes.jsonl") }, "nodes.jsonl is missing: copy all files",
+		},
+		"a truncated file": {
+			func(f fstest.MapFS) { f["nodes.jsonl"].Data = f["nodes.jsonl"].Data[:len(f["nodes.jsonl"].Data)-10] }, "nodes.jsonl: line 2 ends early",
+		},
+		"missing lines": {
+			func(f fstest.MapFS) { f["nodes.jsonl"].Data = slices.Concat(firstLine(f["nodes.jsonl"].Data)) }, "nodes.jsonl has 1 of 2 objects: copy it again",
+		},
+		"an unknown file":  {func(f fstest.MapFS) { f["pods.txt"] = &fstest.MapFile{} }, "pods.txt is no file of a snapshot: remove it"},
+		"a damaged object": {func(f fstest.MapFS) { replace(f, "nodes.jsonl", `"kind"`, `"kind`) }, "nodes.jsonl line 1: decode Node: "},
+		"an object of another kind": {
+			func(f fstest.MapFS) { replace(f, "nodes.jsonl", `"kind":"Node"`, `"kind":"Pod"`) }, "nodes.jsonl line 1: the object is a Pod of v1, must be a Node of v1",
+		},
+		"an object given twice": {
+			func(f fstest.MapFS) {
+				line := firstLine(f["nodes.jsonl"].Data)
+				f["nodes.jsonl"].Data = slices.Concat(line, line)
+			},
+			"Node a is given twice, in nodes.jsonl line 1 and in nodes.jsonl line 2: remove one",
+		},
+		"a wrong configuration": {
+			func(f fstest.MapFS) {
+				replace(f, "configuration.yaml", "stageAdmission: Safe", "stageAdmission: Unsafe")
+			}, "configuration.yaml: stageAdmission",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			files := write(t, anySnapshot(t), nil)
+			c.change(files)
+			if _, err := snapshot.ReadDir(files); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestDamagedArchive(t *testing.T) {
+	var archive bytes.Buffer
+	if err := snapshot.Pack(&archive, write(t, anySnapshot(t), nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, length := range []int{5, 20, archive.Len() / 2, archive.Len() - 100} {
+		_, err := snapshot.ReadStream("x.tar.gz", bytes.NewReader(archive.Bytes()[:length]))
+		if err == nil || !strings.Contains(err.Error(), "x.tar.gz: ") || !strings.Contains(err.Error(), "truncated or damaged; copy it again, or take the snapshot again") {
+			t.Errorf("%d of %d bytes: %v", length, archive.Len(), err)
+		}
+	}
+}
+
+func firstLine(content []byte) []byte { return content[:bytes.IndexByte(content, '\n')+1] }
+
+func replace(files fstest.MapFS, name, old, with string) {
+	files[name].Data = bytes.Replace(files[name].Data, []byte(old), []byte(with), 1)
+}
+
+const printed = `
+apiVersion: v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: b}}
+- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}}
+---
+# nothing but a comment
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadList
+items:
+- {metadata: {name: w, namespace: ns}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: s, namespace: ns}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: tranche-manager, namespace: tranche-system}
+data:
+  config.yaml: |
+    apiVersion: config.tranche.dev/v1alpha1
+    kind: Configuration
+    stageAdmission: Greedy
+`
+
+func TestManifests(t *testing.T) {
+	var inJSON bytes.Buffer
+	for document := range strings.SplitSeq(printed, "\n---\n") {
+		if raw, err := yaml.YAMLToJSON([]byte(document)); err != nil {
+			t.Fatal(err)
+		} else if string(raw) != "null" {
+			inJSON.Write(append(raw, '\n'))
+		}
+	}
+	sources := map[string]func() (*snapshot.Snapshot, error){
+		"yaml": func() (*snapshot.Snapshot, error) { return snapshot.ReadStream("in", strings.NewReader(printed)) },
+		"json": func() (*snapshot.Snapshot, error) { return snapshot.ReadStream("in", &inJSON) },
+		"directory": func() (*snapshot.Snapshot, error) {
+			return snapshot.ReadDir(fstest.MapFS{"sub/in.yaml": &fstest.MapFile{Data: []byte(printed)}, "README": &fstest.MapFile{Data: []byte("?")}})
+		},
+	}
+	for name, source := range sources {
+		t.Run(name, func(t *testing.T) {
+			s, err := source()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.ClusterQueues) != 2 || s.ClusterQueues[0].Name != "a" || len(s.Workloads) != 1 || s.Workloads[0].Name != "w" {
+				t.Errorf("ClusterQueues %v, Workloads %v", s.ClusterQueues, s.Workloads)
+			}
+			if s.Configuration == nil || s.Configuration.StageAdmission != "Greedy" {
+				t.Errorf("configuration %+v", s.Configuration)
+			}
+			if len(s.Skipped) != 1 || !strings.HasPrefix(s.Skipped[0], "Service ns/s (") {
+				t.Errorf("skipped %q", s.Skipped)
+			}
+		})
+	}
+}
+
+func TestBadManifests(t *testing.T) {
+	queue := "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}}"
+	cases := map[string]struct{ content, want string }{
+		"an old version":        {strings.ReplaceAll(queue, "v1beta2", "v1beta1"), "in document 1: ClusterQueue a has apiVersion kueue.x-k8s.io/v1beta1: write it in kueue.x-k8s.io/v1beta2"},
+		"an unknown kind":       {strings.ReplaceAll(queue, "ClusterQueue", "ClusterQue"), "in document 1: ClusterQue a: there is no kind ClusterQue in kueue.x-k8s.io/v1beta2"},
+		"an object given twice": {queue + "\n---\n" + queue, "ClusterQueue a is given twice, in in document 1 and in in document 2: remove one"},
+		"no kind":               {"metadata: {name: a}", "in document 1: the object has no kind: write apiVersion and kind"},
+		"no name":               {strings.ReplaceAll(queue, "name: a", ""), "in document 1: a ClusterQueue has no metadata.name"},
+		"no namespace":          {strings.ReplaceAll(queue, "ClusterQueue", "LocalQueue"), "in document 1: LocalQueue a has no metadata.namespace: write it"},
+		"a field of another type": {
+			strings.ReplaceAll(queue, "name: a}", "name: a}, spec: {cohortName: {}}"), "in document 1: decode ClusterQueue: ",
+		},
+		"no YAML":  {"a: b: c", "in document 1: "},
+		"cut JSON": {`{"kind": "List", "items": [`, "in object 1: unexpected EOF"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := snapshot.ReadStream("in", strings.NewReader(c.content)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+	if _, err := snapshot.ReadDir(fstest.MapFS{"README": &fstest.MapFile{}}); err == nil || !strings.Contains(err.Error(), "neither snapshot.json nor a file with the extension") {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// TestPseudonyms checks that no name stays, that a name has one pseudonym in all objects, and that each snapshot has other pseudonyms.
+func TestPseudonyms(t *testing.T) {
+	s := anySnapshot(t)
+	raw := func(files fstest.MapFS) string {
+		all := ""
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if name == "deviceclasses.resource.k8s.io.jsonl" {
+				continue // they keep their names
+			}
+			all += string(files[name].Data)
+		}
+		return all
+	}
+	anonymous := write(t, s, snapshot.NewAnonymizer())
+	content := raw(anonymous)
+	for _, secret := range []string{"secret", "ns-a", `"name":"a"`} {
+		if strings.Contains(content, secret) {
+			t.Errorf("%s stays in the files:\n%s", secret, content)
+		}
+	}
+	if content == raw(write(t, s, snapshot.NewAnonymizer())) {
+		t.Error("two snapshots have the same pseudonyms")
+	}
+	got := read(t, anonymous)
+	if !got.IsAnonymized || len(got.Workloads) != 2 {
+		t.Fatalf("anonymized %v, %d Workloads", got.IsAnonymized, len(got.Workloads))
+	}
+	if got.LocalQueues[0].Namespace != got.Workloads[0].Namespace || got.LocalQueues[0].Name != got.Workloads[0].Name {
+		t.Errorf("the same name has two pseudonyms: %s/%s and %s/%s", got.LocalQueues[0].Namespace, got.LocalQueues[0].Name, got.Workloads[0].Namespace, got.Workloads[0].Name)
+	}
+}
+
+// Compound values keep their form, so that the engine and the controllers read the same from them.
+func TestPseudonymsInAnnotations(t *testing.T) {
+	a := snapshot.NewAnonymizer()
+	n := a.Name
+	cases := map[string]struct{ key, value, want string }{
+		"gates":            {"kueue.x-k8s.io/admission-gated-by", "tranche.dev/stage,mine", "tranche.dev/stage," + n("mine")},
+		"flavors":          {"tranche.dev/flavors", "train/nvidia.com/gpu=h100,train/cpu=small", n("train") + "/nvidia.com/gpu=" + n("h100") + "," + n("train") + "/cpu=" + n("small")},
+		"succeeded Jobs":   {"tranche.dev/succeeded-jobs", "ps=0-3;worker=1,4", n("ps") + "=0-3;" + n("worker") + "=1,4"},
+		"claim templates":  {"tranche.dev/claim-templates", "gpus=uid-1", n("gpus") + "=uid-1"},
+		"gang":             {"tranche.dev/pod-group", "koordinator.ring", "koordinator." + n("ring")},
+		"admission":        {"tranche.dev/admission", "uid.1/workers", "uid.1/" + n("workers")},
+		"groups":           {"gang.scheduling.koordinator.sh/groups", `["ns/a","ns/b"]`, `["` + n("ns") + "/" + n("a") + `","` + n("ns") + "/" + n("b") + `"]`},
+		"stage":            {"tranche.dev/stage", "ps.worker", n("ps") + "." + n("worker")},
+		"finished stages":  {"tranche.dev/finished-stages", `{"attempt":1,"stages":["ps"]}`, `{"attempt":1,"stages":["` + n("ps") + `"]}`},
+		"a policy":         {"tranche.dev/stage-admission", "Reserve", "Reserve"},
+		"a number":         {"kueue.x-k8s.io/pod-group-total-count", "16", "16"},
+		"a name":           {"kueue.x-k8s.io/pod-group-name", "ring", n("ring")},
+		"the owner's UID":  {"kueue.x-k8s.io/job-uid", "uid-1", "uid-1"},
+		"a truth":          {"tranche.dev/hold", "true", "true"},
+		"a time":           {"tranche.dev/started", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"},
+		"the JobSet":       {"tranche.dev/jobset", "fine-tune", n("fine-tune")},
+		"a gang scheduler": {"tranche.dev/gang-provider", "Volcano", "Volcano"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &snapshot.Snapshot{Pods: []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Annotations: map[string]string{c.key: c.value}}}}}
+			if got := read(t, write(t, s, a)).Pods[0].Annotations[c.key]; got != c.want {
+				t.Errorf("%s: %q became %q, want %q", c.key, c.value, got, c.want)
+			}
+		})
+	}
+}
+
+// The names of Jobs stay composed of those of their JobSets.
+func TestPseudonymsOfComposedNames(t *testing.T) {
+	a := snapshot.NewAnonymizer()
+	labels := map[string]string{
+		"jobset.sigs.k8s.io/jobset-name": "fine-tune", "jobset.sigs.k8s.io/replicatedjob-name": "worker", "jobset.sigs.k8s.io/job-index": "2",
+		"batch.kubernetes.io/job-name": "fine-tune-worker-2",
+	}
+	s := &snapshot.Snapshot{
+		Jobs: []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fine-tune-worker-2", Labels: labels}}},
+		Pods: []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "fine-tune-worker-2-abc", Labels: labels, OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "fine-tune-worker-2"}},
+		}}},
+		DeviceClasses: []*resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}},
+	}
+	got := read(t, write(t, s, a))
+	want := a.Name("fine-tune") + "-" + a.Name("worker") + "-2"
+	if got.Jobs[0].Name != want || got.Pods[0].OwnerReferences[0].Name != want || got.Pods[0].Labels["batch.kubernetes.io/job-name"] != want {
+		t.Errorf("Job %s, pod of %s with label %s, want %s", got.Jobs[0].Name, got.Pods[0].OwnerReferences[0].Name, got.Pods[0].Labels["batch.kubernetes.io/job-name"], want)
+	}
+	if name := got.DeviceClasses[0].Name; name != "gpu.example.com" {
+		t.Errorf("DeviceClass %s, must keep its name", name)
+	}
+}
+
+func quantity(s string) *resource.Quantity {
+	q := resource.MustParse(s)
+	return &q
+}

@@ -1,0 +1,200 @@
+package snapshot
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+)
+
+// ReadDir reads the directory of a snapshot, or all manifests in a directory and its subdirectories.
+func ReadDir(files fs.FS) (*Snapshot, error) {
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return nil, err
+	}
+	isSnapshot, hasMetadata := false, false
+	for _, entry := range entries {
+		hasMetadata = hasMetadata || entry.Name() == metadataFile
+		isSnapshot = isSnapshot || strings.HasSuffix(entry.Name(), fileSuffix)
+	}
+	switch {
+	case hasMetadata:
+		return readFiles(func(visit visitor) error { return visitDir(files, entries, visit) })
+	case isSnapshot:
+		return nil, fmt.Errorf("%s is missing, so the snapshot is incomplete: copy the whole directory, or %s", metadataFile, takeAgain)
+	}
+	return readManifests(files)
+}
+
+// ReadStream reads the tar archive of a snapshot, compressed by gzip or not, or manifests in YAML or JSON. The name is for errors.
+func ReadStream(name string, r io.Reader) (*Snapshot, error) {
+	buffered := bufio.NewReaderSize(r, 1<<16)
+	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		compressed, err := gzip.NewReader(buffered)
+		if err != nil {
+			return nil, damaged(name, err)
+		}
+		return readArchive(name, compressed)
+	}
+	// The magic number of a tar archive.
+	if header, _ := buffered.Peek(262); len(header) == 262 && string(header[257:]) == "ustar" {
+		return readArchive(name, buffered)
+	}
+	return readManifestStream(name, buffered)
+}
+
+func readArchive(name string, r io.Reader) (*Snapshot, error) {
+	return readFiles(func(visit visitor) error {
+		archive := tar.NewReader(r)
+		for {
+			header, err := archive.Next()
+			if errors.Is(err, io.EOF) {
+				// The rest has the checksum.
+				if _, err := io.Copy(io.Discard, r); err != nil {
+					return damaged(name, err)
+				}
+				return nil
+			}
+			if err != nil {
+				return damaged(name, err)
+			}
+			if header.Typeflag != tar.TypeReg {
+				continue
+			}
+			if err := visit(path.Base(header.Name), archive); err != nil {
+				return damaged(name, err)
+			}
+		}
+	})
+}
+
+// damaged explains the errors of an archive that is cut off or changed.
+func damaged(name string, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, tar.ErrHeader) {
+		return fmt.Errorf("%s: %w: the archive is truncated or damaged; copy it again, or %s", name, err, takeAgain)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// A visitor reads one file of a snapshot.
+type visitor func(file string, r io.Reader) error
+
+func visitDir(files fs.FS, entries []fs.DirEntry, visit visitor) error {
+	// An error of the version comes before those of the files.
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int {
+		return map[bool]int{true: -1}[a.Name() == metadataFile] - map[bool]int{true: -1}[b.Name() == metadataFile]
+	})
+	for _, entry := range entries {
+		if entry.IsDir() {
+			return fmt.Errorf("%s: a snapshot has no directories: remove it, or name a directory of manifests without %s", entry.Name(), metadataFile)
+		}
+		if err := visitFile(files, entry.Name(), visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func visitFile(files fs.FS, name string, visit visitor) error {
+	file, err := files.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // the file is only read
+	return visit(name, file)
+}
+
+// A reading reads the files of one snapshot, in any order.
+type reading struct {
+	decoder  *decoder
+	snapshot Snapshot
+	metadata *metadata
+	// objects has the number of objects in each file.
+	objects map[string]int
+}
+
+// readFiles reads the snapshot whose files walk visits.
+func readFiles(walk func(visitor) error) (*Snapshot, error) {
+	r := &reading{decoder: newDecoder(), objects: map[string]int{}}
+	err := walk(r.visit)
+	if err == nil {
+		err = r.compare()
+	}
+	if err != nil {
+		r.decoder.stop()
+		return nil, err
+	}
+	if err := r.decoder.finish(&r.snapshot); err != nil {
+		return nil, err
+	}
+	m := r.metadata
+	r.snapshot.TakenAt, r.snapshot.Version, r.snapshot.IsAnonymized = m.TakenAt.UTC(), m.Version, m.Anonymized
+	r.snapshot.OnlyNamespaces, r.snapshot.Gaps = m.Namespaces, m.Gaps
+	return &r.snapshot, nil
+}
+
+func (r *reading) visit(file string, content io.Reader) error {
+	if _, isKnown := r.objects[file]; isKnown {
+		return fmt.Errorf("%s is in the archive twice: %s", file, takeAgain)
+	}
+	switch {
+	case file == metadataFile:
+		text, err := io.ReadAll(content)
+		if err != nil {
+			return err
+		}
+		r.metadata, err = decodeMetadata(text)
+		return err
+	case file == configFile:
+		text, err := io.ReadAll(content)
+		if err != nil {
+			return err
+		}
+		if r.snapshot.Configuration, err = configapi.Decode(text); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		r.objects[file] = 1
+		return nil
+	}
+	for _, kind := range Kinds() {
+		if kind.file() == file {
+			var err error
+			r.objects[file], err = r.decoder.readLines(kind, file, content)
+			return err
+		}
+	}
+	return fmt.Errorf("%s is no file of a snapshot: remove it, or use the version of Tranche that took the snapshot", file)
+}
+
+// compare checks that the files are those that the metadata lists.
+func (r *reading) compare() error {
+	if r.metadata == nil {
+		return fmt.Errorf("%s is missing, so the snapshot is incomplete: copy all files, or %s", metadataFile, takeAgain)
+	}
+	listed := map[string]bool{}
+	for _, entry := range r.metadata.Files {
+		listed[entry.Name] = true
+		switch objects, exists := r.objects[entry.Name]; {
+		case !exists:
+			return fmt.Errorf("%s is missing: copy all files of the snapshot, or %s", entry.Name, takeAgain)
+		case objects != entry.Objects:
+			return fmt.Errorf("%s has %d of %d objects: copy it again, or %s", entry.Name, objects, entry.Objects, takeAgain)
+		}
+	}
+	for file := range r.objects {
+		if !listed[file] {
+			return fmt.Errorf("%s is not listed in %s: remove it, or %s", file, metadataFile, takeAgain)
+		}
+	}
+	return nil
+}
