@@ -242,8 +242,12 @@ func (w *walker) value(key, value string) string {
 		return value
 	case apis.TimelineAnnotation, apis.FinishedStagesAnnotation:
 		return w.stagesJSON(value)
+	case podAdditions:
+		return w.additionsJSON(value)
 	case apis.StageLabel:
 		return w.joined(value, ".")
+	case apis.FlavorNodeLabelsAnnotation:
+		return w.joined(value, ",")
 	case apis.PodGroupKey:
 		kind, name, _ := strings.Cut(value, ".")
 		return kind + "." + w.name(name)
@@ -293,6 +297,38 @@ func (w *walker) text(value string) string {
 		}
 		return w.joined(name, "/")
 	})
+}
+
+// podAdditions is the annotation of a Job that has what an admission has added to its pod template (lifecycle/childjob).
+const podAdditions = "tranche.dev/admission-additions"
+
+// additionsJSON replaces all strings in JSON.
+func (w *walker) additionsJSON(value string) string {
+	var content any
+	if json.Unmarshal([]byte(value), &content) != nil {
+		return w.text(value)
+	}
+	anonymous, err := json.Marshal(w.strings(content))
+	if err != nil {
+		return w.text(value)
+	}
+	return string(anonymous)
+}
+
+func (w *walker) strings(content any) any {
+	switch content := content.(type) {
+	case string:
+		return w.name(content)
+	case []any:
+		for i := range content {
+			content[i] = w.strings(content[i])
+		}
+	case map[string]any:
+		for key := range content {
+			content[key] = w.strings(content[key])
+		}
+	}
+	return content
 }
 
 // stagesJSON replaces the names of stages in a timeline or a list of finished stages.
