@@ -25,7 +25,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newBarrierCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newUninstallCommand(),
-		newVersionCommand())
+	root.AddCommand(newManagerCommand(), newBarrierCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newSnapshotCommand(),
+		newUninstallCommand(), newVersionCommand())
 	return root
 }

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
+	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/snapshot/collect"
+)
+
+// exitIncomplete is the exit code of `tranche snapshot` if kinds are missing.
+const exitIncomplete = 3
+
+// takeFlags are those of `tranche snapshot`.
+type takeFlags struct {
+	kubeconfig, output, configMap string
+	namespaces                    []string
+	anonymize                     bool
+}
+
+func newSnapshotCommand() *cobra.Command {
+	flags := takeFlags{}
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Save all objects that decide admission",
+		Long: "Save all objects of the cluster that decide admission, so that questions about it can be answered elsewhere and later: queues, flavors,\n" +
+			"checks, priority classes, namespaces, nodes, JobSets with their Jobs, quota Workloads, and the configuration of the manager.\n" +
+			"The command reads with your own rights, and writes only the fields that decide: no images, commands or environment variables. It\n" +
+			"lists the kinds that you may not read with the right that is missing.\n\n" +
+			"With --anonymize, all names become pseudonyms that are the same throughout the snapshot and differ in each snapshot. Names of\n" +
+			"resources, amounts, priorities and times stay.\n\n" +
+			"Exit code: 0 if the snapshot is complete; 3 if it lacks kinds; 1 if there is no snapshot; 2 on bad input.",
+		Example: "  tranche snapshot -o cluster.tar.gz\n" +
+			"  tranche snapshot -o snapshot-dir --anonymize\n" +
+			"  tranche snapshot -o - -n team-a -n team-b | ssh host 'cat > teams.tar.gz'",
+		Args: func(cmd *cobra.Command, args []string) error { return asBadInput(cobra.NoArgs(cmd, args)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return flags.take(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", "tranche-snapshot.tar.gz",
+		"new directory, or file with the extension .tar.gz or .tgz to write or replace; - for an archive on standard output")
+	cmd.Flags().StringArrayVarP(&flags.namespaces, "namespace", "n", nil, "namespace whose objects are read; may be repeated; defaults to all namespaces")
+	cmd.Flags().BoolVar(&flags.anonymize, "anonymize", false, "replace names by pseudonyms")
+	cmd.Flags().StringVar(&flags.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return asBadInput(err) })
+	return cmd
+}
+
+// asBadInput gives an error the exit code of bad input.
+func asBadInput(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{exitBadInput, err}
+}
+
+// take takes a snapshot.
+func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
+	namespace, name, isFull := strings.Cut(f.configMap, "/")
+	if !isFull {
+		return asBadInput(fmt.Errorf("--config-map is %q: write NAMESPACE/NAME", f.configMap))
+	}
+	draft, err := snapshotfile.NewDraft(f.output)
+	if err != nil {
+		return asBadInput(err)
+	}
+	defer draft.Discard()
+	reader, err := connectToRead(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	w := &snapshot.Writer{Create: draft.Create}
+	if f.anonymize {
+		w.Anonymizer = snapshot.NewAnonymizer()
+	}
+	show := snapshotfile.NewProgress(progress)
+	about, err := collect.Collect(ctx, &collect.Config{
+		Reader: reader, Scheme: reader.Scheme(), Namespaces: f.namespaces, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name}, Progress: show.Report,
+	}, versionText(), w)
+	if err != nil {
+		return fmt.Errorf("take the snapshot: %w", err)
+	}
+	show.Finish()
+	size, err := draft.Commit(out)
+	if err != nil {
+		return fmt.Errorf("write the snapshot: %w", err)
+	}
+	if f.output == snapshotfile.Stream {
+		out = progress
+	}
+	return summarize(out, f.output, size, w, about)
+}
+
+// connectToRead returns a client without a limit of its own: the API server limits what it serves to each user.
+func connectToRead(kubeconfig string) (client.Client, error) {
+	_, config, err := loadKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return c, nil
+}
+
+// summarize prints what the snapshot has and what is missing.
+func summarize(out io.Writer, place string, size int64, w *snapshot.Writer, about *snapshot.Snapshot) error {
+	total, lines := 0, []string{}
+	for _, kind := range w.Counts() {
+		isMissing := slices.ContainsFunc(about.Gaps, func(g snapshot.Gap) bool { return g.Resource == kind.Resource })
+		if kind.Objects > 0 || !isMissing {
+			lines = append(lines, fmt.Sprintf("  %7d %s", kind.Objects, kind.Resource))
+		}
+		total += kind.Objects
+	}
+	form := "named"
+	if w.Anonymizer != nil {
+		form = "anonymized"
+	}
+	headline := fmt.Sprintf("%s: %s, %s, %s, taken at %s", place, count(total, "object"), sizeText(size), form, about.TakenAt.Format(time.RFC3339))
+	if err := printLines(out, append([]string{headline}, lines...)...); err != nil {
+		return err
+	}
+	if len(about.Gaps) == 0 {
+		return nil
+	}
+	return errors.Join(printGaps(out, about.Gaps),
+		&exitError{exitIncomplete, fmt.Errorf("the snapshot is incomplete: %s, see the lines \"missing\"", count(len(about.Gaps), "gap"))})
+}
+
+func printGaps(out io.Writer, gaps []snapshot.Gap) error {
+	for i := range gaps {
+		if err := printLines(out, "missing: "+gaps[i].String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizeText returns a number of bytes for users.
+func sizeText(bytes int64) string {
+	const kib, mib = 1 << 10, 1 << 20
+	switch {
+	case bytes < kib:
+		return fmt.Sprintf("%d B", bytes)
+	case bytes < mib:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/kib)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
+}
+
+// snapshotFlags select the snapshot that a verb answers about.
+type snapshotFlags struct{ path string }
+
+func (f *snapshotFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.path, "snapshot", "",
+		"answer about a snapshot (a directory or an archive of tranche snapshot) or about manifests (a directory, a file in YAML or JSON) instead of the cluster; - for standard input")
+}
+
+// read reads the snapshot, and prints what is missing from it. Manifests count as taken now.
+func (f *snapshotFlags) read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, error) {
+	s, err := snapshotfile.Read(f.path, in)
+	if err != nil {
+		return nil, asBadInput(fmt.Errorf("read the snapshot: %w", err))
+	}
+	if s.TakenAt.IsZero() {
+		s.TakenAt = time.Now()
+	}
+	for _, skipped := range s.Skipped {
+		if err := printLines(warnings, "skipped: "+skipped); err != nil {
+			return nil, err
+		}
+	}
+	return s, printGaps(warnings, s.Gaps)
+}

@@ -1,0 +1,335 @@
+// Package collect reads the objects of a snapshot from a cluster, with the rights of a user.
+//
+// Objects are read page by page and handed on at once. All pages of a kind show the same version of the cluster, unless the API server has
+// discarded that version meanwhile: then the kind is read again from its beginning. The versions of two kinds differ by the time between
+// their reads.
+package collect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+const (
+	// ReaderRole is the ClusterRole that grants the right to read every kind.
+	ReaderRole = "tranche-snapshot-reader"
+
+	// defaultPageSize is that of kubectl.
+	defaultPageSize = 500
+	// maxReads is how often a kind is read again because the version of its first page has expired.
+	maxReads = 5
+)
+
+// A Config configures what is read.
+type Config struct {
+	// Reader reads from the API server, and Scheme has the kinds.
+	Reader client.Reader
+	Scheme *runtime.Scheme
+	// Namespaces are those whose objects are read. If it is empty, the objects of all namespaces are read.
+	Namespaces []string
+	// ConfigMap has the configuration of the manager.
+	ConfigMap types.NamespacedName
+	// PageSize is how many objects are read at once. It defaults to 500.
+	PageSize int64
+	// Progress is called after each page with the number of objects that were read of a resource, and an estimate of how many remain. It may
+	// be nil.
+	Progress func(resource string, read, remaining int64)
+}
+
+// A Sink takes the objects. snapshot.Writer and snapshot.Builder are Sinks.
+type Sink interface {
+	// Configure takes the configuration of the manager.
+	Configure(config *configapi.Configuration) error
+	// Begin starts a kind. If it was the last one that was started, its objects are dropped.
+	Begin(kind *snapshot.Kind) error
+	// Add takes an object of the kind.
+	Add(object snapshot.Object) error
+	// Close takes the description of the complete snapshot.
+	Close(about *snapshot.Snapshot) error
+}
+
+// Collect reads all objects that the user may read, and returns the description of the snapshot: its Gaps are the kinds that the user may not
+// read. An error means that the snapshot is not complete.
+func Collect(ctx context.Context, config *Config, version string, sink Sink) (*snapshot.Snapshot, error) {
+	c := &collector{
+		Config: config, sink: sink, running: map[types.UID]bool{},
+		about: &snapshot.Snapshot{TakenAt: time.Now().UTC().Truncate(time.Second), Version: version, OnlyNamespaces: slices.Sorted(slices.Values(config.Namespaces))},
+	}
+	if err := c.readConfiguration(ctx); err != nil {
+		return nil, err
+	}
+	for _, kind := range snapshot.Kinds() {
+		if err := c.readKind(ctx, kind); err != nil {
+			return nil, fmt.Errorf("read %s: %w", kind.FullResource(), err)
+		}
+	}
+	return c.about, sink.Close(c.about)
+}
+
+// Read returns a snapshot of all objects that the user may read, in memory.
+func Read(ctx context.Context, config *Config, version string) (*snapshot.Snapshot, error) {
+	b := &snapshot.Builder{}
+	if _, err := Collect(ctx, config, version, b); err != nil {
+		return nil, err
+	}
+	return b.Snapshot(), nil
+}
+
+// A collector reads one snapshot.
+type collector struct {
+	*Config
+	sink  Sink
+	about *snapshot.Snapshot
+	// running has the UIDs of the Jobs whose status counts all their pods.
+	running map[types.UID]bool
+}
+
+func (c *collector) readConfiguration(ctx context.Context) error {
+	var object corev1.ConfigMap
+	err := c.Reader.Get(ctx, c.ConfigMap, &object)
+	place := fmt.Sprintf("ConfigMap %s", c.ConfigMap)
+	switch {
+	case apierrors.IsNotFound(err):
+		c.lacks(snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}, Reason: place + " does not exist",
+			Cure: "name the ConfigMap of the manager with --config-map; until then the defaults count"})
+		return nil
+	case apierrors.IsForbidden(err):
+		c.lacks(snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}, Reason: reasonOf(err), Cure: cure("get", "configmaps", c.ConfigMap.Namespace)})
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s: %w", place, err)
+	}
+	config, err := configapi.Decode([]byte(object.Data[snapshot.ConfigKey]))
+	if err != nil {
+		c.lacks(snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}, Reason: fmt.Sprintf("%s: %s", place, err),
+			Cure: "use the version of tranche that the manager has; until then the defaults count"})
+		return nil
+	}
+	return c.sink.Configure(config)
+}
+
+func (c *collector) lacks(gap snapshot.Gap) { c.about.Gaps = append(c.about.Gaps, gap) }
+
+// readKind reads a kind until all its objects were read from one version of the cluster.
+func (c *collector) readKind(ctx context.Context, kind *snapshot.Kind) error {
+	for attempt := 1; ; attempt++ {
+		gaps := len(c.about.Gaps)
+		if err := c.sink.Begin(kind); err != nil {
+			return err
+		}
+		err := c.readNamespaces(ctx, kind)
+		if !apierrors.IsResourceExpired(err) || attempt == maxReads {
+			return err
+		}
+		c.about.Gaps = c.about.Gaps[:gaps]
+	}
+}
+
+func (c *collector) readNamespaces(ctx context.Context, kind *snapshot.Kind) error {
+	count := &progress{resource: kind.FullResource(), report: c.Progress}
+	if len(c.Namespaces) == 0 {
+		return c.readIn(ctx, kind, "", count)
+	}
+	if kind.GVK == corev1.SchemeGroupVersion.WithKind("Namespace") {
+		return c.readNamed(ctx, kind, count)
+	}
+	if !kind.IsNamespaced {
+		return c.readIn(ctx, kind, "", count)
+	}
+	for _, namespace := range c.about.OnlyNamespaces {
+		if err := c.readIn(ctx, kind, namespace, count); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readNamed reads the Namespaces by their names, because a user of few may not list them.
+func (c *collector) readNamed(ctx context.Context, kind *snapshot.Kind, count *progress) error {
+	for _, name := range c.about.OnlyNamespaces {
+		var object corev1.Namespace
+		switch err := c.Reader.Get(ctx, types.NamespacedName{Name: name}, &object); {
+		case apierrors.IsForbidden(err):
+			c.lacks(snapshot.Gap{Resource: kind.FullResource(), Reason: reasonOf(err), Cure: cure("get", kind.FullResource(), "")})
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("namespace %q does not exist: correct --namespace", name)
+		case err != nil:
+			return err
+		default:
+			count.add(1, 0)
+			if err := c.sink.Add(&object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readIn reads the objects in a namespace, or all if it is empty. Missing rights become a Gap.
+func (c *collector) readIn(ctx context.Context, kind *snapshot.Kind, namespace string, count *progress) error {
+	var err error
+	for _, options := range selections(kind) {
+		if err = c.readPages(ctx, kind, append(options, client.InNamespace(namespace)), count); err != nil {
+			break
+		}
+	}
+	var in []string
+	if namespace != "" {
+		in = []string{namespace}
+	}
+	switch {
+	case isUnserved(err):
+		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: "the API server does not serve " + kind.GVK.GroupVersion().String()})
+	case apierrors.IsForbidden(err):
+		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: reasonOf(err), Cure: cure("list", kind.FullResource(), namespace)})
+	default:
+		return err
+	}
+	return nil
+}
+
+func (c *collector) readPages(ctx context.Context, kind *snapshot.Kind, options []client.ListOption, count *progress) error {
+	for token := ""; ; {
+		// Decoding into the list of another page would keep fields of its objects.
+		list, err := c.newList(kind)
+		if err != nil {
+			return err
+		}
+		if err := c.Reader.List(ctx, list, append(options, client.Limit(cmp.Or(c.PageSize, defaultPageSize)), client.Continue(token))...); err != nil {
+			return err
+		}
+		read := int64(0)
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			object, isObject := item.(snapshot.Object)
+			if !isObject || !c.counts(object) {
+				return nil
+			}
+			read++
+			return c.sink.Add(object)
+		})
+		if err != nil {
+			return err
+		}
+		remaining := int64(0)
+		if left := list.GetRemainingItemCount(); left != nil {
+			remaining = *left
+		}
+		count.add(read, remaining)
+		if token = list.GetContinue(); token == "" {
+			return nil
+		}
+	}
+}
+
+func (c *collector) newList(kind *snapshot.Kind) (client.ObjectList, error) {
+	object, err := c.Scheme.New(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	list, isList := object.(client.ObjectList)
+	if !isList {
+		return nil, fmt.Errorf("%T is no list", object)
+	}
+	return list, nil
+}
+
+// selections returns the options of the lists that have the objects of a kind: Jobs of JobSets, pods of gangs, and pods of JobSets that may run.
+func selections(kind *snapshot.Kind) [][]client.ListOption {
+	switch kind.GVK {
+	case batchv1.SchemeGroupVersion.WithKind("Job"):
+		return [][]client.ListOption{{client.HasLabels{jobset.JobSetNameKey}}}
+	case corev1.SchemeGroupVersion.WithKind("Pod"):
+		mayRun := fields.AndSelectors(
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+		)
+		isNoMember, _ := labels.NewRequirement(apis.PodGroupMemberLabel, selection.NotEquals, []string{apis.PodGroupMemberValue}) // constants are valid
+		isOfJobSet, _ := labels.NewRequirement(jobset.JobSetUIDKey, selection.Exists, nil)
+		ofJobSets := labels.NewSelector().Add(*isOfJobSet, *isNoMember)
+		return [][]client.ListOption{
+			{client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}},
+			{client.MatchingLabelsSelector{Selector: ofJobSets}, client.MatchingFieldsSelector{Selector: mayRun}},
+		}
+	default:
+		return [][]client.ListOption{nil}
+	}
+}
+
+// counts reports whether an object of a selection belongs to the snapshot. Jobs are read before pods.
+func (c *collector) counts(object snapshot.Object) bool {
+	switch object := object.(type) {
+	case *batchv1.Job:
+		if object.DeletionTimestamp == nil && (object.Spec.Suspend == nil || !*object.Spec.Suspend) {
+			c.running[object.UID] = true
+		}
+	case *corev1.Pod:
+		if object.Labels[apis.PodGroupMemberLabel] == apis.PodGroupMemberValue {
+			return true
+		}
+		owner := metav1.GetControllerOf(object)
+		return object.DeletionTimestamp != nil || owner == nil || !c.running[owner.UID]
+	}
+	return true
+}
+
+// isUnserved reports whether the API server does not serve a kind.
+func isUnserved(err error) bool {
+	_, isUndiscovered := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err)
+	return isUndiscovered || meta.IsNoMatchError(err) || apierrors.IsNotFound(err)
+}
+
+// reasonOf returns the message of the API server about a missing right, without the resource, which the Gap names.
+func reasonOf(err error) string {
+	text := err.Error()
+	if status, isStatus := errors.AsType[*apierrors.StatusError](err); isStatus {
+		text = status.ErrStatus.Message
+	}
+	if _, who, isLong := strings.Cut(text, " is forbidden: "); isLong {
+		return who
+	}
+	return text
+}
+
+// cure returns what to do about a missing right.
+func cure(verb, resource, namespace string) string {
+	if namespace != "" {
+		return fmt.Sprintf("ask for the right to %s %s in namespace %s, for example by a RoleBinding to the ClusterRole %s", verb, resource, namespace, ReaderRole)
+	}
+	return fmt.Sprintf("ask for the right to %s %s, for example by a ClusterRoleBinding to the ClusterRole %s", verb, resource, ReaderRole)
+}
+
+// A progress counts the objects of one kind.
+type progress struct {
+	resource string
+	report   func(resource string, read, remaining int64)
+	read     int64
+}
+
+func (p *progress) add(read, remaining int64) {
+	p.read += read
+	if p.report != nil {
+		p.report(p.resource, p.read, remaining)
+	}
+}
