@@ -51,7 +51,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// A Step is the next write: at most one of Status, Deactivate and Drop. The change that it causes leads to the next step.
+// A Step is the next write: at most one of Status, Deactivate and RemoveChecks. The change that it causes leads to the next step.
 type Step struct {
 	// Status is the whole part of the status that belongs to admission, or nil. It may equal the current status: see Differs.
 	Status *kueue.WorkloadStatus
@@ -66,7 +66,7 @@ type Step struct {
 }
 
 // Next computes the next step from the snapshot and the time. Once a step changes nothing, there is nothing to do until something changes or
-// Again has passed.
+// RequeueAfter has passed.
 func Next(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	step := next(s, podsReady, now)
 	if step.Status != nil && s.Gates.Observability() {
