@@ -138,8 +138,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Releases:         int(*config.Concurrency.Releases),
 		}),
 		podgang.SetupWithManager(ctx, mgr, podgang.Config{
-			Runner: runner, Recorder: recorder, Resources: watcher, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
-			Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
+			Runner: runner, Recorder: recorder, Metrics: counts, Resources: watcher, Namespaces: namespaces,
+			Requeuing: config.WaitForPodsReady.RequeuingStrategy, Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		groupstart.SetupWithManager(ctx, mgr, groupstart.Config{

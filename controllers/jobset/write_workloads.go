@@ -22,7 +22,7 @@ import (
 )
 
 // createWorkloads creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
-func (r *Reconciler) createWorkloads(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
+func (r *Reconciler) createWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range slices.Backward(w.CreateWorkloads) {
 		err := r.writer.Create(ctx, workload)
 		if apply.IsRefusal(err) {
@@ -32,6 +32,9 @@ func (r *Reconciler) createWorkloads(ctx context.Context, _ *jobsetstate.Snapsho
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
+	}
+	if len(w.CreateWorkloads) > 0 && len(s.Owned.Workloads) == 0 {
+		r.config.Metrics.WorkloadsCreated(s.JobSet, time.Now())
 	}
 	return nil
 }

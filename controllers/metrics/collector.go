@@ -53,6 +53,7 @@ var (
 	localUnadmitted  = gauge("kueue_local_queue_unadmitted_workloads", "Number of quota Workloads that are not admitted, by the reasons of Admitted=False and QuotaReserved=False.", ofLocalQueue("cluster_queue", "reason", "underlying_cause"))
 	localStatus      = gauge("kueue_local_queue_status", "1 for the current status of the condition Active of the LocalQueue, 0 for the others.", ofLocalQueue("active"))
 	localReservation = gauge("kueue_local_queue_resource_reservation", "Reserved quota.", ofLocalQueue("flavor", "resource"))
+	localShare       = gauge("kueue_local_queue_admission_fair_sharing_usage", "Past and current usage of the LocalQueue, and that of imminent admissions, weighted by resource and divided by the weight of the LocalQueue. Only with admission fair sharing.", ofLocalQueue("cluster_queue"))
 	localUsage       = gauge("kueue_local_queue_resource_usage", "Quota held by admitted quota Workloads.", ofLocalQueue("flavor", "resource"))
 
 	cohortInfo     = gauge("kueue_cohort_info", "Always 1. The labels name the parent Cohort and the root Cohort of the Cohort.", ofCohort("parent_cohort", "root_cohort"))
@@ -70,7 +71,7 @@ func gauges() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		engineUp, pending, reserving, running, done, unadmitted, queueStatus, queueInfo, queueShare, reservation, usage, requested,
 		nominal, borrowingLimit, lendingLimit,
-		localPending, localReserving, localRunning, localDone, localUnadmitted, localStatus, localReservation, localUsage,
+		localPending, localReserving, localRunning, localDone, localUnadmitted, localStatus, localReservation, localUsage, localShare,
 		cohortInfo, cohortShare, cohortQuota, cohortReserved, cohortRunning,
 	}
 }
@@ -190,6 +191,9 @@ func (s sink) localQueue(q *admission.LocalQueueStats) {
 	}
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
 		s.send(localStatus, isOne[status == q.LocalQueueView.Active.Status], name, namespace, string(status), s.role)
+	}
+	if q.Level != nil {
+		s.send(localShare, *q.Level, name, namespace, q.ClusterQueue, s.role)
 	}
 	s.localFlavors(localReservation, q.FlavorsReservation, name, namespace)
 	s.localFlavors(localUsage, q.FlavorsUsage, name, namespace)

@@ -262,3 +262,33 @@ func TestFollowerReportsNoGauges(t *testing.T) {
 		t.Errorf("a follower reports %d series, want none", n)
 	}
 }
+
+func TestUsageForAdmissionFairSharing(t *testing.T) {
+	e, err := admission.New(admission.Config{AdmissionFairSharing: &admission.UsagePolicy{UsageHalfLifeTime: time.Hour, UsageSamplingInterval: 5 * time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStand(t)
+	s.engine = e
+	e.Apply(admission.NamespaceObserved{Name: "ns"})
+	e.Apply(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a100", UID: "a100"}}})
+	s.queue("q", "4", func(q *kueue.ClusterQueue) {
+		q.Spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}
+	})
+	w := newWorkload("q", "runs", "4")
+	admittedAt := metav1.NewTime(start().Add(-time.Hour))
+	w.Status.Admission = &kueue.Admission{ClusterQueue: "q", PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "main", Count: new(int32(1)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "a100"},
+		ResourceUsage: corev1.ResourceList{"cpu": resource.MustParse("4")},
+	}}}
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: admittedAt})
+	}
+	e.Apply(admission.WorkloadObserved{Workload: w})
+	s.decide()
+	// After one half-life the usage is half of what is held.
+	s.want(t, `
+		# TYPE kueue_local_queue_admission_fair_sharing_usage gauge
+		kueue_local_queue_admission_fair_sharing_usage{cluster_queue="q",name="q",namespace="ns",replica_role="standalone"} 2
+	`, "kueue_local_queue_admission_fair_sharing_usage")
+}

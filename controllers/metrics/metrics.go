@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // timeout is how long a scrape waits for the engine.
@@ -136,6 +139,21 @@ func (m *Metrics) LedgerMismatch(clusterQueue, flavor, resource string) {
 // not name that queue, so the writer of the decision calls this.
 func (m *Metrics) Preempted(preemptingClusterQueue, reason string) {
 	m.preempted.WithLabelValues(preemptingClusterQueue, reason, m.replica.role()).Inc()
+}
+
+// WorkloadsCreated records how long after the creation of a JobSet its quota Workloads were created. If the spec of the JobSet has changed since,
+// the cause of the delay is unknown.
+func (m *Metrics) WorkloadsCreated(js client.Object, at time.Time) {
+	if js.GetGeneration() <= 1 {
+		observe(m.creationLatency, at.Sub(js.GetCreationTimestamp().Time), "JobSet", m.replica.role())
+	}
+}
+
+// Ungated records how long after its admission a pod of a gang was ungated.
+func (m *Metrics) Ungated(workload *kueue.Workload, at time.Time) {
+	if admitted := isTrue(workload, kueue.WorkloadAdmitted); admitted != nil && workload.Status.Admission != nil {
+		observe(m.ungating, at.Sub(admitted.LastTransitionTime.Time), apis.PodAdmissionGate, string(workload.Status.Admission.ClusterQueue), "true", m.replica.role())
+	}
 }
 
 // DeadlockResolved counts one stage that was evicted to resolve a deadlock.

@@ -385,3 +385,46 @@ func TestIdleQuota(t *testing.T) {
 			"tranche_idle_quota_seconds_total WaitsForStage spot cpu 10.5")
 	})
 }
+
+// TestDurationsOfOtherControllers covers the histograms that the controllers of JobSets and of gangs record.
+func TestDurationsOfOtherControllers(t *testing.T) {
+	l := newLife("timed", metrics.Replica{Elected: elected()})
+	js := &kueue.Workload{} // an object with a time and a generation
+	js.CreationTimestamp, js.Generation = metav1.NewTime(l.clock), 1
+	l.metrics.WorkloadsCreated(js, l.clock.Add(2*time.Second))
+	js.Generation = 2
+	l.metrics.WorkloadsCreated(js, l.clock.Add(time.Hour))
+
+	gang := &kueue.Workload{}
+	l.metrics.Ungated(gang, l.clock)
+	gang.Status.Admission = &kueue.Admission{ClusterQueue: "timed"}
+	gang.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(l.clock)}}
+	l.metrics.Ungated(gang, l.clock.Add(3*time.Second))
+
+	registry := prometheus.NewRegistry()
+	for _, c := range l.metrics.Collectors() {
+		registry.MustRegister(c)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, family := range families {
+		if name := family.GetName(); name == "kueue_workload_creation_latency_seconds" || name == "kueue_pod_scheduling_gate_removal_seconds" {
+			sample := family.GetMetric()[0]
+			var labels []string
+			for _, pair := range sample.GetLabel() {
+				labels = append(labels, pair.GetName()+"="+pair.GetValue())
+			}
+			got[name] = fmt.Sprintf("%s: %d in %gs", strings.Join(labels, " "), sample.GetHistogram().GetSampleCount(), sample.GetHistogram().GetSampleSum())
+		}
+	}
+	want := map[string]string{
+		"kueue_workload_creation_latency_seconds":   "job_kind=JobSet replica_role=standalone: 1 in 2s",
+		"kueue_pod_scheduling_gate_removal_seconds": "cluster_queue=timed is_group=true name=kueue.x-k8s.io/admission replica_role=standalone: 1 in 3s",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("histograms (-want +got):\n%s", diff)
+	}
+}

@@ -68,7 +68,7 @@ type kueueVectors struct {
 	quotaReserved, admitted, finished, evicted                                  perQueue[*prometheus.CounterVec]
 	quotaReservedWait, admissionWait, checksWait, readyWait, admittedUntilReady perQueue[*prometheus.HistogramVec]
 	attempts, cohortAdmitted, evictedOnce, preempted                            *prometheus.CounterVec
-	attemptDuration, readyToEvicted, evictionLatency                            *prometheus.HistogramVec
+	attemptDuration, readyToEvicted, evictionLatency, creationLatency, ungating *prometheus.HistogramVec
 }
 
 func newKueueVectors(all *catalogue) kueueVectors {
@@ -103,6 +103,12 @@ func newKueueVectors(all *catalogue) kueueVectors {
 			"Time from when the pods of a quota Workload were ready to its eviction.", seconds(14), ofQueue("reason", "underlying_cause")),
 		evictionLatency: all.histogram("kueue_workload_eviction_latency_seconds",
 			"Time from the eviction of a quota Workload until its quota was released.", seconds(14), ofQueue("reason")),
+		creationLatency: all.histogram("kueue_workload_creation_latency_seconds",
+			"Time from the creation of a JobSet until all its quota Workloads were created. Not recorded if the spec of the JobSet has changed before.",
+			prometheus.ExponentialBuckets(0.01, 2, 11), []string{"job_kind", "replica_role"}),
+		ungating: all.histogram("kueue_pod_scheduling_gate_removal_seconds",
+			"Time from the admission of a gang until a scheduling gate of one of its pods was removed.", nil,
+			[]string{"name", "cluster_queue", "is_group", "replica_role"}),
 	}
 }
 

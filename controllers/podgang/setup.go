@@ -45,6 +45,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
@@ -67,6 +68,8 @@ type Config struct {
 	Runner *engine.Runner
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
+	// Metrics records how fast pods are ungated.
+	Metrics *metrics.Metrics
 	// Resources lists the APIs of PodGroups that are served.
 	Resources apiwatch.Lister
 	// Namespaces selects the namespaces whose gangs are managed, by their labels.
@@ -88,8 +91,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Recorder == nil || c.Resources == nil || c.Namespaces == nil {
-		return errors.New("podgang.Config: Runner, Recorder, Resources and Namespaces are required")
+	if c.Runner == nil || c.Recorder == nil || c.Metrics == nil || c.Resources == nil || c.Namespaces == nil {
+		return errors.New("podgang.Config: Runner, Recorder, Metrics, Resources and Namespaces are required")
 	}
 	if c.Requeuing.BackoffBaseSeconds == nil {
 		return errors.New("podgang.Config: the defaults of Requeuing are not set")

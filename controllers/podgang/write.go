@@ -134,6 +134,9 @@ func (r *Reconciler) ungate(ctx context.Context, _ *snapshot, step *podgang.Step
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("ungate pod %s: %w", client.ObjectKeyFromObject(rel.Before), err)
 		}
+		if err == nil {
+			r.config.Metrics.Ungated(rel.Workload, time.Now())
+		}
 		return nil
 	})
 	if i := slices.IndexFunc(refused, func(err error) bool { return err != nil }); i >= 0 {

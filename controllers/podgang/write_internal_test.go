@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
@@ -110,14 +111,17 @@ func TestRefused(t *testing.T) {
 			asked := &refusing{refuses: c.refuses}
 			r := &Reconciler{
 				client: asked, reports: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgroup.Ref]*gangMemo{},
-				config: Config{Recorder: k8sevents.NewFakeRecorder(len(takenAway))}, writer: apply.Writer{Client: asked, Parallel: 1},
+				config: Config{Recorder: k8sevents.NewFakeRecorder(len(takenAway)), Metrics: metrics.New(metrics.Replica{})},
+				writer: apply.Writer{Client: asked, Parallel: 1},
 			}
 			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
 			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgroup.Gang{Ref: ref}}}
 			step := &podgang.Step{
-				Create:          []*kueue.Workload{extra},
-				Change:          []podgang.Change{{Before: core, After: core}},
-				Ungate:          []podgang.Ungate{{Before: pod("annotated"), After: pod("annotated")}, {Before: pod("other"), After: pod("other")}},
+				Create: []*kueue.Workload{extra},
+				Change: []podgang.Change{{Before: core, After: core}},
+				Ungate: []podgang.Ungate{
+					{Workload: core, Before: pod("annotated"), After: pod("annotated")}, {Workload: core, Before: pod("other"), After: pod("other")},
+				},
 				Delete:          []podgang.Delete{{Pod: pod("evicted")}},
 				DeleteWorkloads: []*kueue.Workload{{ObjectMeta: object("dropped")}},
 			}

@@ -18,6 +18,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const specTimeout = 3 * time.Minute
@@ -44,6 +45,9 @@ var _ = Describe("A staged JobSet", func() {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.fineTune("one"))
 		t.expectStages(ctx, "one", "initializer=ready", "trainer-node=closed")
+		body, err := testenv.ReadMetrics(ctx, manager.Metrics)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(body).To(MatchRegexp(`kueue_workload_creation_latency_seconds_count\{job_kind="JobSet",replica_role="standalone"\} [1-9]`))
 		Expect(t.reserved(ctx, Default)).To(Equal("0"))
 		Expect(t.pods(ctx, Default, "trainer-node")).To(BeEmpty())
 

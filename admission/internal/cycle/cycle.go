@@ -133,7 +133,6 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 	cy.m.FireTimers()
 	cy.settleAccounts()
 	cy.retryPeaks()
-	cy.decisions = nil
 	cy.drain()
 	cy.recoverFromDeadlock()
 	cy.evictPartialGroups()
@@ -151,5 +150,7 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 		}
 		cy.m.RebuildTrees()
 	}
-	return cy.decisions
+	decisions := cy.decisions
+	cy.decisions = nil
+	return decisions
 }

@@ -61,6 +61,8 @@ type LocalQueueStats struct {
 	Backlog
 	Key          types.NamespacedName
 	ClusterQueue string
+	// Level is the usage by which admission fair sharing orders LocalQueues, or nil without admission fair sharing.
+	Level *float64
 }
 
 // A CohortStats is the state of a Cohort with everything below it. The Cohort has an object, or has members and never had an object.
@@ -97,9 +99,11 @@ func (rp *Reporter) Stats() Stats {
 	for _, key := range slices.SortedFunc(maps.Keys(rp.m.LocalQueues), model.CompareKeys) {
 		if view, ok := rp.LocalQueue(key); ok {
 			q := rp.m.LocalQueues[key]
-			all.LocalQueues = append(all.LocalQueues, LocalQueueStats{
-				LocalQueueView: view, Backlog: *backlogOf(c.localQueues, q), Key: key, ClusterQueue: q.ClusterQueue,
-			})
+			stats := LocalQueueStats{LocalQueueView: view, Backlog: *backlogOf(c.localQueues, q), Key: key, ClusterQueue: q.ClusterQueue}
+			if q.Account != nil {
+				stats.Level = new(rp.m.Decay.Level(q.Account, q.Weight, rp.m.Now))
+			}
+			all.LocalQueues = append(all.LocalQueues, stats)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rp.m.Cohorts)) {

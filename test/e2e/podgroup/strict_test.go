@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // The story of the Coscheduling document: tasks of a job start together, or none does, and quota that a gang which does not fit would need
@@ -33,6 +34,10 @@ var _ = Describe("A gang of Coscheduling", func() {
 			}
 			Expect(p.Spec.NodeName).To(Equal(want), p.Name)
 		}
+		body, err := testenv.ReadMetrics(ctx, manager.Metrics)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(body).To(ContainSubstring(`kueue_pod_scheduling_gate_removal_seconds_count{cluster_queue="` + t.name +
+			`",is_group="true",name="kueue.x-k8s.io/admission",replica_role="standalone"} 5`))
 		workloads := t.workloads(ctx, Default)
 		Expect(workloads).To(HaveLen(1))
 		Expect(workloads[0].Spec.PodSets).To(HaveLen(2))
