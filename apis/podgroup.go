@@ -34,8 +34,12 @@ const (
 	// PodGroupNameLabel names, as a label or an annotation of a pod, its group.
 	PodGroupNameLabel = "kueue.x-k8s.io/pod-group-name"
 
-	// PodSetLabel names, on an ungated pod, the pod set of its quota Workload under which it was ungated. It is Kueue's.
+	// PodSetLabel names, on a pod that was released or ungated, the pod set of its quota Workload. It is Kueue's.
 	PodSetLabel = "kueue.x-k8s.io/podset"
+
+	// ClusterQueueLabel and LocalQueueLabel name, on such a pod, the queues of its quota Workload. They are Kueue's.
+	ClusterQueueLabel = "kueue.x-k8s.io/cluster-queue-name"
+	LocalQueueLabel   = "kueue.x-k8s.io/local-queue-name"
 
 	// PodGroupTotalCountAnnotation is, on a pod, the number of pods of its group.
 	PodGroupTotalCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"

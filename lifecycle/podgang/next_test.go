@@ -2,6 +2,7 @@ package podgang_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,16 @@ func TestStrict(t *testing.T) {
 	pod := w.pods[0]
 	if pod.Spec.NodeSelector["pool"] != "spot" || len(pod.Spec.Tolerations) != 1 || pod.Annotations[kueue.WorkloadAnnotation] != w.workloads[0].Name {
 		t.Errorf("the ungated pod is %+v, %v", pod.Spec, pod.Annotations)
+	}
+	if !slices.ContainsFunc(w.workloads[0].Spec.PodSets, func(p kueue.PodSet) bool { return string(p.Name) == pod.Labels[apis.PodSetLabel] }) {
+		t.Errorf("the ungated pod has label %s=%q, which is no pod set", apis.PodSetLabel, pod.Labels[apis.PodSetLabel])
+	}
+	for key, want := range map[string]string{
+		apis.LocalQueueLabel: string(w.workloads[0].Spec.QueueName), apis.ClusterQueueLabel: string(w.workloads[0].Status.Admission.ClusterQueue),
+	} {
+		if got := pod.Labels[key]; got != want || want == "" {
+			t.Errorf("the ungated pod has label %s=%q, want %q", key, got, want)
+		}
 	}
 
 	pod.Status.Phase = corev1.PodSucceeded

@@ -42,7 +42,9 @@ func (s *Snapshot) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodS
 			return nil, fmt.Errorf("pod %q is still gated: an AdmissionCheck %w", pod.Name, err)
 		}
 	}
-	add(&after.Labels, apis.PodSetLabel, string(podSet))
+	for key, value := range workloadstatus.PodLabels(w, podSet) {
+		add(&after.Labels, key, value)
+	}
 	add(&after.Annotations, kueue.WorkloadAnnotation, w.Name)
 	add(&after.Annotations, apis.AdmissionAnnotation, admissionOf(w)+"/"+string(podSet))
 	return after, nil

@@ -301,7 +301,11 @@ func (st *stage) released(s *jobsetstate.Snapshot, job *batchv1.Job, placed []ch
 	if s.IsUnqueued {
 		return childjob.ReleasedUnqueued(job, placed...)
 	}
-	updates := append(updatesOf(st.workload, jobsetstate.ReplicatedJobOf(job)), placed...)
+	name := jobsetstate.ReplicatedJobOf(job)
+	updates := append([]childjob.Update{{By: "its admission would", Update: kueue.PodSetUpdate{
+		Labels: workloadstatus.PodLabels(st.workload, kueue.NewPodSetReference(name)),
+	}}}, updatesOf(st.workload, name)...)
+	updates = append(updates, placed...)
 	return childjob.Released(job, st.templateOf(job), assignmentOf(st.workload, job), s.Flavors, updates...)
 }
 

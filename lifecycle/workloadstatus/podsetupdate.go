@@ -7,7 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // PodSetUpdates returns the changes that the AdmissionChecks of a quota Workload request for its pod sets, merged by pod set. It is an error if
@@ -30,6 +33,16 @@ func PodSetUpdates(workload *kueue.Workload) (map[kueue.PodSetReference]kueue.Po
 		}
 	}
 	return all, nil
+}
+
+// PodLabels returns the labels by which a pod names the pod set and the queues of its quota Workload, which has an admission. A ClusterQueue is left
+// out if its name is no DNS label, as in Kueue.
+func PodLabels(workload *kueue.Workload, podSet kueue.PodSetReference) map[string]string {
+	labels := map[string]string{apis.PodSetLabel: string(podSet), apis.LocalQueueLabel: string(workload.Spec.QueueName)}
+	if name := string(workload.Status.Admission.ClusterQueue); len(validation.IsDNS1123Label(name)) == 0 {
+		labels[apis.ClusterQueueLabel] = name
+	}
+	return labels
 }
 
 // merge adds an update to those of other checks.

@@ -55,6 +55,7 @@ var _ = Describe("An evicted JobSet", func() {
 			Expect(job.UID).To(Equal(before[0].UID), "a Job without progress need not be recreated")
 			Expect(job.Spec.Template.Spec.NodeSelector).NotTo(HaveKey("accelerator"))
 			Expect(job.Spec.Template.Spec.Tolerations).To(BeEmpty())
+			Expect(job.Spec.Template.Labels).NotTo(Or(HaveKey(apis.PodSetLabel), HaveKey(apis.LocalQueueLabel), HaveKey(apis.ClusterQueueLabel)))
 		}
 		t.expectNoRestart(ctx, "victim")
 		t.expectEvent(ctx, "victim", "StageRequeued")

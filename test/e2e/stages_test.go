@@ -57,6 +57,8 @@ var _ = Describe("A staged JobSet", func() {
 		for _, pod := range t.pods(ctx, Default, "trainer-node") {
 			Expect(pod.Spec.NodeSelector).To(HaveKeyWithValue("accelerator", "a100"))
 			Expect(pod.Spec.NodeName).To(HavePrefix("a100"))
+			Expect(pod.Labels).To(And(HaveKeyWithValue(apis.PodSetLabel, "trainer-node"), HaveKeyWithValue(apis.LocalQueueLabel, "queue"),
+				HaveKeyWithValue(apis.ClusterQueueLabel, t.namespace)))
 		}
 
 		By("running the initializer of a second JobSet while the first trains")

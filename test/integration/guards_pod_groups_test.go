@@ -128,6 +128,8 @@ var _ = Describe("The guards of pods of groups", func() {
 		Entry("changes the size of the group", `[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count","value":"9"}]`, "metadata.annotations: the annotations for the group"),
 		Entry("adds a node selector", `[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
 		Entry("adds a toleration", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
+		Entry("pretends that another queue pays for it", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1local-queue-name","value":"other"}]`,
+			"metadata.labels: only Tranche's manager sets kueue.x-k8s.io/podset"),
 		Entry("adds an unrelated label", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
 	)
 

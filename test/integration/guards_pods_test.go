@@ -71,6 +71,8 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Entry("give it another kind of owner", `[{"op":"replace","path":"/metadata/ownerReferences/0/kind","value":"CronJob"}]`, owners),
 		Entry("give it a second owner that outlives its Job",
 			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"u"}}]`, owners),
+		Entry("pretend that another queue pays for it", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1cluster-queue-name","value":"other"}]`,
+			"metadata.labels: kueue.x-k8s.io/podset, kueue.x-k8s.io/cluster-queue-name and kueue.x-k8s.io/local-queue-name name the quota"),
 		Entry("add other labels", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
 		Entry("forge the progress of its in-place restart",
 			`[{"op":"add","path":"/metadata/annotations/jobset.sigs.k8s.io~1in-place-restart-attempt","value":"1"}]`, allowed),

@@ -33,6 +33,7 @@ var _ = Describe("A gang of Coscheduling", func() {
 				want = "gpu-0"
 			}
 			Expect(p.Spec.NodeName).To(Equal(want), p.Name)
+			Expect(p.Labels).To(And(HaveKey(apis.PodSetLabel), HaveKeyWithValue(apis.LocalQueueLabel, "main"), HaveKeyWithValue(apis.ClusterQueueLabel, t.name)))
 		}
 		body, err := testenv.ReadMetrics(ctx, manager.Metrics)
 		Expect(err).NotTo(HaveOccurred())
