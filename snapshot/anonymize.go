@@ -182,7 +182,8 @@ func (w *walker) walkStruct(v reflect.Value) {
 	default:
 	}
 	for i := range v.NumField() {
-		if t := v.Type(); t.Field(i).IsExported() {
+		// Most fields are not set.
+		if t := v.Type(); t.Field(i).IsExported() && !v.Field(i).IsZero() {
 			w.walk(v.Field(i), t.Name()+"."+t.Field(i).Name)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
@@ -91,12 +90,15 @@ type visitor func(file string, r io.Reader) error
 
 func visitDir(files fs.FS, entries []fs.DirEntry, visit visitor) error {
 	// An error of the version comes before those of the files.
-	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int {
-		return map[bool]int{true: -1}[a.Name() == metadataFile] - map[bool]int{true: -1}[b.Name() == metadataFile]
-	})
+	if err := visitFile(files, metadataFile, visit); err != nil {
+		return err
+	}
 	for _, entry := range entries {
 		if entry.IsDir() {
 			return fmt.Errorf("%s: a snapshot has no directories: remove it, or name a directory of manifests without %s", entry.Name(), metadataFile)
+		}
+		if entry.Name() == metadataFile {
+			continue
 		}
 		if err := visitFile(files, entry.Name(), visit); err != nil {
 			return err

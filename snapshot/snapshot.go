@@ -7,6 +7,7 @@
 package snapshot
 
 import (
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -75,8 +76,8 @@ type Gap struct {
 // String returns one line for users.
 func (g *Gap) String() string {
 	text := g.Resource
-	for i, namespace := range g.Namespaces {
-		text += map[bool]string{true: " in namespace ", false: ", "}[i == 0] + namespace
+	if len(g.Namespaces) > 0 {
+		text += " in namespace " + strings.Join(g.Namespaces, ", ")
 	}
 	text += ": " + g.Reason
 	if g.Cure != "" {
