@@ -190,7 +190,7 @@ func (w *walker) walkStruct(v reflect.Value) {
 }
 
 func (w *walker) walkMap(v reflect.Value) {
-	if all, isText := v.Interface().(map[string]string); isText {
+	if all, isText := reflect.TypeAssert[map[string]string](v); isText {
 		anonymous := make(map[string]string, len(all))
 		for key, value := range all {
 			anonymous[w.Name(key)] = w.value(key, value)

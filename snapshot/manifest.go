@@ -199,13 +199,18 @@ func (m *manifests) readConfigMap(file string, h *header, raw []byte) error {
 	if err := json.Unmarshal(raw, &object); err != nil {
 		return fmt.Errorf("decode ConfigMap %s: %w", h.name(), err)
 	}
-	var content metav1.TypeMeta
 	text := object.Data[ConfigKey]
-	if yaml.Unmarshal([]byte(text), &content) != nil || content.APIVersion != configapi.APIVersion {
+	if !isConfiguration(text) {
 		m.snapshot.Skipped = append(m.snapshot.Skipped, fmt.Sprintf("ConfigMap %s (%s)", h.name(), file))
 		return nil
 	}
 	return m.configure(fmt.Sprintf("ConfigMap %s in %s", h.name(), file), []byte(text))
+}
+
+func isConfiguration(text string) bool {
+	var content metav1.TypeMeta
+	err := yaml.Unmarshal([]byte(text), &content)
+	return err == nil && content.APIVersion == configapi.APIVersion
 }
 
 func (m *manifests) configure(place string, content []byte) error {

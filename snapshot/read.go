@@ -149,15 +149,15 @@ func (r *reading) visit(file string, content io.Reader) error {
 	if _, isKnown := r.objects[file]; isKnown {
 		return fmt.Errorf("%s is in the archive twice: %s", file, takeAgain)
 	}
-	switch {
-	case file == metadataFile:
+	switch file {
+	case metadataFile:
 		text, err := io.ReadAll(content)
 		if err != nil {
 			return err
 		}
 		r.metadata, err = decodeMetadata(text)
 		return err
-	case file == configFile:
+	case configFile:
 		text, err := io.ReadAll(content)
 		if err != nil {
 			return err

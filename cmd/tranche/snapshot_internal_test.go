@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,12 @@ func TestReadSnapshot(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var warnings bytes.Buffer
-			flags := snapshotFlags{path: c.path}
+			var flags snapshotFlags
+			cmd := &cobra.Command{}
+			flags.add(cmd)
+			if err := cmd.ParseFlags([]string{"--snapshot", c.path}); err != nil {
+				t.Fatal(err)
+			}
 			got, err := flags.read(strings.NewReader(c.in), &warnings)
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != exitBadInput {

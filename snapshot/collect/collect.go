@@ -110,25 +110,24 @@ type collector struct {
 func (c *collector) readConfiguration(ctx context.Context) error {
 	var object corev1.ConfigMap
 	err := c.Reader.Get(ctx, c.ConfigMap, &object)
+	gap := snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}}
 	place := fmt.Sprintf("ConfigMap %s", c.ConfigMap)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.lacks(snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}, Reason: place + " does not exist",
-			Cure: "name the ConfigMap of the manager with --config-map; until then the defaults count"})
-		return nil
+		gap.Reason, gap.Cure = place+" does not exist", "name the ConfigMap of the manager with --config-map; until then the defaults count"
 	case apierrors.IsForbidden(err):
-		c.lacks(snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}, Reason: reasonOf(err), Cure: cure("get", "configmaps", c.ConfigMap.Namespace)})
-		return nil
+		gap.Reason, gap.Cure = reasonOf(err), cure("get", "configmaps", c.ConfigMap.Namespace)
 	case err != nil:
 		return fmt.Errorf("read %s: %w", place, err)
+	default:
+		config, err := configapi.Decode([]byte(object.Data[snapshot.ConfigKey]))
+		if err == nil {
+			return c.sink.Configure(config)
+		}
+		gap.Reason, gap.Cure = fmt.Sprintf("%s: %s", place, err), "use the version of tranche that the manager has; until then the defaults count"
 	}
-	config, err := configapi.Decode([]byte(object.Data[snapshot.ConfigKey]))
-	if err != nil {
-		c.lacks(snapshot.Gap{Resource: "configmaps", Namespaces: []string{c.ConfigMap.Namespace}, Reason: fmt.Sprintf("%s: %s", place, err),
-			Cure: "use the version of tranche that the manager has; until then the defaults count"})
-		return nil
-	}
-	return c.sink.Configure(config)
+	c.lacks(gap)
+	return nil
 }
 
 func (c *collector) lacks(gap snapshot.Gap) { c.about.Gaps = append(c.about.Gaps, gap) }
