@@ -19,6 +19,7 @@ import (
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/timeline"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -218,7 +219,8 @@ func (l *loader) terminatingPods() map[types.UID]termination {
 func (l *loader) podsOf(job *batchv1.Job, terminating termination) *cluster.PodSet {
 	status := &job.Status
 	p := &cluster.PodSet{EndsAt: l.stopAfter}
-	if status.Terminating != nil {
+	// The status of a Job that has ended no longer counts them.
+	if status.Terminating != nil && !childjob.IsFinished(job, batchv1.JobComplete) && !cluster.IsFailed(job) {
 		p.Terminating = *status.Terminating
 	}
 	p.Terminating = max(p.Terminating, terminating.pods)
