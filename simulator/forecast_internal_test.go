@@ -117,11 +117,7 @@ func TestForecastRefuses(t *testing.T) {
 // the predicted starts happen.
 func TestForecastsComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		file := &configapi.Configuration{}
-		if rapid.Bool().Draw(t, "fair sharing") {
-			file.FairSharing = &configapi.FairSharing{PreemptionStrategies: []configapi.PreemptionStrategy{configapi.LessThanOrEqualToFinalShare}}
-		}
-		file.SetDefaults()
+		file := randomConfiguration(t)
 		text, preempts := randomLimits(t)
 		script, err := scenario.Parse(text)
 		if err != nil {
@@ -155,8 +151,34 @@ func TestForecastsComeTrue(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
+		agrees(t, taken, p, text)
 		comesTrue(t, s, p, text)
 	})
+}
+
+// agrees compares a prediction with that of one of its quota Workloads alone.
+func agrees(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
+	if len(p.Starts) == 0 {
+		return
+	}
+	start := rapid.SampledFrom(p.Starts).Draw(t, "one")
+	one, err := ForecastOf(s, &Durations{}, p.Until, start.Workload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]Start{start}, one.Starts); diff != "" {
+		t.Fatalf("-of all +of one\n%s\n%s", diff, text)
+	}
+}
+
+// randomConfiguration draws how ClusterQueues share cohorts.
+func randomConfiguration(t *rapid.T) *configapi.Configuration {
+	file := &configapi.Configuration{}
+	if rapid.Bool().Draw(t, "fair sharing") {
+		file.FairSharing = &configapi.FairSharing{PreemptionStrategies: []configapi.PreemptionStrategy{configapi.LessThanOrEqualToFinalShare}}
+	}
+	file.SetDefaults()
+	return file
 }
 
 // comesTrue goes on with a simulation, and compares what happens with what was predicted.
@@ -206,7 +228,7 @@ func randomLimits(t *rapid.T) (text string, preempts bool) {
 				preemption += rapid.SampledFrom([]string{"", " reclaim=Any", " reclaim=LowerPriority"}).Draw(t, "reclaim")
 			}
 		}
-		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s%s%s\n", queue, rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"),
+		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s%s%s\nlocalqueue %[1]s2 queue=%[1]s\n", queue, rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"),
 			rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"}).Draw(t, "strategy"), rapid.SampledFrom([]string{"Safe", "Reserve"}).Draw(t, "policy"),
 			cohort, preemption, rapid.SampledFrom([]string{"", " checks=c"}).Draw(t, "checks")))
 	}
@@ -217,7 +239,7 @@ func randomLimits(t *rapid.T) (text string, preempts bool) {
 			"stages=p(gpu=1)=Ready=>q(%d*gpu=1);p=Succeeded=>r(gpu=1)",
 		}).Draw(t, "shape")
 		lines = append(lines, fmt.Sprintf("submit j%d queue=%s "+shape+" priority=%d at=%ds run=%dm max-time=%[6]dm\n", i,
-			rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue"), rapid.IntRange(1, 4).Draw(t, "pods"), rapid.IntRange(0, 2).Draw(t, "priority"),
+			rapid.SampledFrom([]string{"x", "x2", "y", "y2"}).Draw(t, "queue"), rapid.IntRange(1, 4).Draw(t, "pods"), rapid.IntRange(0, 2).Draw(t, "priority"),
 			rapid.IntRange(0, 600).Draw(t, "at"), minutes))
 	}
 	return strings.Join(lines, ""), preempts

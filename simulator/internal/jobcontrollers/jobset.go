@@ -75,7 +75,7 @@ func (sc *JobSetController) createJobs(js *jobsetapi.JobSet, current []*batchv1.
 }
 
 // HasReached reports whether all Jobs of a ReplicatedJob are ready, or have succeeded.
-func HasReached(jobs []*batchv1.Job, replicatedJob string, succeeded bool) bool {
+func HasReached(jobs []*batchv1.Job, replicatedJob string, succeeded bool) bool { //nolint:revive // the status of a start condition
 	replicas, reached := 1, 0
 	for _, job := range jobs {
 		if job.Labels[jobset.ReplicatedJobNameKey] != replicatedJob {
