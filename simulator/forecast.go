@@ -69,7 +69,8 @@ func (s *Start) Certainty() Certainty {
 }
 
 // Forecast simulates what follows from a snapshot until a time, and returns when the pending quota Workloads are admitted. The same input gives
-// the same prediction. AdmissionChecks pass, and no pod fails.
+// the same prediction. AdmissionChecks pass, and no pod fails. With admissionFairSharing, usage is sampled from the snapshot on, at other times than
+// the manager does: starts may differ by a sampling interval, and by what follows from that.
 func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction, error) {
 	return predict(s, d, until, isPending)
 }
@@ -93,7 +94,7 @@ func predict(s *snapshot.Snapshot, d *Durations, until time.Time, isAsked func(*
 	if err := limited.run(s, until); err != nil {
 		return nil, err
 	}
-	p := &Prediction{TakenAt: s.TakenAt, Until: until, Starts: limited.starts(), LeftOut: limited.leftOut}
+	p := &Prediction{TakenAt: s.TakenAt, Until: until, Starts: limited.starts, LeftOut: limited.leftOut}
 	for i := range p.Starts {
 		p.Starts[i].By = limited.at(p.Starts[i].Workload)
 	}
@@ -121,8 +122,8 @@ type forecast struct {
 	onlyLimits bool
 	course     *estimatedCourse
 	leftOut    []LeftOut
-	// pending are those of the snapshot, and admitted when they were admitted. awaited counts the others.
-	pending  []admission.StageKey
+	// starts are those of the quota Workloads that are asked for, and admitted when they were admitted, or -1. awaited counts these.
+	starts   []Start
 	admitted map[admission.StageKey]time.Duration
 	awaited  int
 	// gangs has the quota Workloads of the gangs that gather their quota in parts, and blockers those of quota Workloads that are known.
@@ -142,11 +143,11 @@ func (f *forecast) run(s *snapshot.Snapshot, until time.Time) (err error) {
 	f.admitted = map[admission.StageKey]time.Duration{}
 	for _, key := range f.WorkloadKeys() {
 		if w := f.Workloads[key]; f.isAsked(w) {
-			f.pending = append(f.pending, key)
+			f.starts = append(f.starts, startOf(w))
 			f.admitted[key] = -1
 		}
 	}
-	f.awaited = len(f.pending)
+	f.awaited = len(f.starts)
 	f.watch()
 	f.answerChecks(f.durations.Checks)
 	if err := f.resume(); err != nil {
@@ -234,16 +235,13 @@ func (f *forecast) advance(until time.Duration) error {
 	}
 }
 
-// starts returns the pending quota Workloads.
-func (f *forecast) starts() []Start {
-	all := make([]Start, len(f.pending))
-	for i, key := range f.pending {
-		all[i] = Start{Workload: key}
-		if w := f.Workloads[key]; w != nil && w.Labels[apis.JobSetLabel] != "" {
-			all[i].JobSet, all[i].Stage, all[i].Growth = w.Labels[apis.JobSetLabel], w.Labels[apis.StageLabel], growthOf(w)
-		}
+// startOf returns the start of a quota Workload, at no known time yet.
+func startOf(w *kueue.Workload) Start {
+	start := Start{Workload: cluster.KeyOf(w)}
+	if w.Labels[apis.JobSetLabel] != "" {
+		start.JobSet, start.Stage, start.Growth = w.Labels[apis.JobSetLabel], w.Labels[apis.StageLabel], growthOf(w)
 	}
-	return all
+	return start
 }
 
 // at returns when a quota Workload was admitted, or zero.
