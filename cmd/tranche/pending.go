@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 )
 
 // pendingFlags are those of `tranche pending`.
@@ -23,6 +25,8 @@ type pendingFlags struct {
 	queryFlags
 	clusterQueue, localQueue string
 	query                    query
+	snapshot                 snapshotFlags
+	until                    time.Duration
 }
 
 func newPendingCommand() *cobra.Command {
@@ -31,12 +35,19 @@ func newPendingCommand() *cobra.Command {
 		Use:   "pending",
 		Short: "List pending quota Workloads by queue position",
 		Long: "List the pending quota Workloads of a ClusterQueue, of a LocalQueue, or of all LocalQueues of a namespace, in the order in which\n" +
-			"they would be admitted if all fitted. Positions count from 0. The manager must serve the visibility API.",
+			"they would be admitted if all fitted. Positions count from 0. The manager must serve the visibility API.\n\n" +
+			"With --snapshot, list the pending quota Workloads of a snapshot by their expected start instead. It follows from a simulation in which\n" +
+			"each stage ends when its maximum execution time has passed: \"by\" a time. If a stage cannot start before others end that have no\n" +
+			"maximum execution time, its start is unknown, and these others are named. Later submissions and failures are not predicted.",
 		Example: "  tranche pending -n team-a                       # in all LocalQueues of a namespace\n" +
 			"  tranche pending -n team-a --queue main\n" +
-			"  tranche pending --cluster-queue gpus --limit 20",
+			"  tranche pending --cluster-queue gpus --limit 20\n" +
+			"  tranche pending --snapshot cluster.tar.gz       # expected starts, in all namespaces",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if flags.snapshot.path != "" {
+				return flags.expectedStarts(cmd)
+			}
 			c, err := flags.connect()
 			if err != nil {
 				return err
@@ -53,9 +64,24 @@ func newPendingCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.localQueue, "queue", "", "name of a LocalQueue in the namespace")
 	cmd.Flags().Int64Var(&flags.query.limit, "limit", 0, "maximum number of quota Workloads for each queue; defaults to 1000")
 	cmd.Flags().Int64Var(&flags.query.offset, "offset", 0, "position in the queue of the first quota Workload to list")
+	flags.snapshot.add(cmd)
+	cmd.Flags().DurationVar(&flags.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "queue")
+	for _, other := range []string{"kubeconfig", "limit", "offset"} {
+		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
+	}
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "namespace")
 	return cmd
+}
+
+// expectedStarts prints when the pending quota Workloads of a snapshot start.
+func (f *pendingFlags) expectedStarts(cmd *cobra.Command) error {
+	s, err := f.snapshot.read(cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	filter := expected.Filter{Namespace: f.namespace, LocalQueue: f.localQueue, ClusterQueue: f.clusterQueue}
+	return asBadInput(expected.Write(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, filter, f.until))
 }
 
 // pendingOf returns the pending quota Workloads of the queues that the flags select.

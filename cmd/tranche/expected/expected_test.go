@@ -1,0 +1,111 @@
+package expected_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+const queues = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: h100}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: ml, labels: {kubernetes.io/metadata.name: ml}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: gpus}
+spec:
+  queueingStrategy: BestEffortFIFO
+  namespaceSelector: {}
+  resourceGroups:
+  - {coveredResources: [cpu], flavors: [{name: h100, resources: [{name: cpu, nominalQuota: 4}]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {namespace: ml, name: main}
+spec: {clusterQueue: gpus}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: ml, name: runs, uid: u1, resourceVersion: "1", creationTimestamp: "2026-01-01T10:00:00Z"}
+spec:
+  active: true
+  queueName: main
+  maximumExecutionTimeSeconds: 7200
+  podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+status:
+  admission: {clusterQueue: gpus, podSetAssignments: [{name: main, count: 3, flavors: {cpu: h100}, resourceUsage: {cpu: 3}}]}
+  conditions:
+  - {type: QuotaReserved, status: "True", reason: QuotaReserved, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
+  - {type: Admitted, status: "True", reason: Admitted, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
+---
+`
+
+func pending(name, created, limit string) string {
+	return `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: ml, name: ` + name + `, uid: ` + name + `, resourceVersion: "1", creationTimestamp: "` + created + `"}
+spec:
+  active: true
+  queueName: main` + limit + `
+  podSets: [{name: main, count: 4, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+---
+`
+}
+
+// TestWrite prints a start that follows from a limit, one that has no limit and so makes the next one unknown, and the filters.
+func TestWrite(t *testing.T) {
+	text := queues + pending("first", "2026-01-01T10:10:00Z", "\n  maximumExecutionTimeSeconds: 3600") +
+		pending("endless", "2026-01-01T10:20:00Z", "") + pending("last", "2026-01-01T10:30:00Z", "")
+	table := []string{
+		"NAMESPACE  NAME     OWNER  STAGE  EXPECTED-START",
+		"ml         first    -      -      by 2026-01-01 12:00:00Z (60m after the snapshot)",
+		"ml         endless  -      -      by 2026-01-01 13:00:00Z (120m after the snapshot)",
+		"ml         last     -      -      unknown: no maximum execution time: Workload ml/endless",
+	}
+	none := []string{"No pending quota Workloads."}
+	for name, c := range map[string]struct {
+		filter expected.Filter
+		want   []string
+	}{
+		"all":                     {expected.Filter{}, table},
+		"of the queues":           {expected.Filter{Namespace: "ml", LocalQueue: "main"}, table},
+		"of the ClusterQueue":     {expected.Filter{ClusterQueue: "gpus"}, table},
+		"of another namespace":    {expected.Filter{Namespace: "other"}, none},
+		"of another LocalQueue":   {expected.Filter{LocalQueue: "other"}, none},
+		"of another ClusterQueue": {expected.Filter{ClusterQueue: "other"}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := snapshot.ReadStream("queues", strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.TakenAt = time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)
+			var out, warnings bytes.Buffer
+			if err := expected.Write(&out, &warnings, s, c.filter, 24*time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" || warnings.Len() > 0 {
+				t.Errorf("-want +got\n%s%s", diff, warnings.String())
+			}
+		})
+	}
+}
+
+func TestWriteRefusesHorizon(t *testing.T) {
+	err := expected.Write(nil, nil, &snapshot.Snapshot{}, expected.Filter{}, -time.Hour)
+	if err == nil || err.Error() != "the horizon is -1h0m0s, must be positive" {
+		t.Errorf("error %v", err)
+	}
+}
