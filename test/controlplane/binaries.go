@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -78,30 +75,4 @@ func repositoryRoot() (string, error) {
 		}
 		dir = parent
 	}
-}
-
-// The range of the ports that programs listen on. The kernel gives connections ports from 32768 on, so that no connection takes a port
-// between the check that the port is free and the start of the program that listens on it.
-const (
-	firstPort = 10000
-	lastPort  = 32767
-)
-
-// FreePort returns a port that nothing listens on. It is drawn, so that control planes which start at the same time hardly draw the same one.
-func FreePort() (int, error) {
-	const tries = 100
-	var last error
-	for range tries {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
-		if err != nil {
-			last = err
-			continue
-		}
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("find a free port: %w", err)
-		}
-		return port, nil
-	}
-	return 0, fmt.Errorf("find a free port from %d to %d: %w", firstPort, lastPort, last)
 }

@@ -91,13 +91,16 @@ func (c *program) start(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		err := c.ready(ctx)
+		select {
+		case <-c.exited: // then another process answers on its port
+			c.process = nil
+			return fmt.Errorf("start %s: it ended: %w; its log ends:\n%s", c.title, c.result, tail(c.log))
+		default:
+		}
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-c.exited:
-			c.process = nil
-			return fmt.Errorf("start %s: it ended: %w; its log ends:\n%s", c.title, c.result, tail(c.log))
 		case <-ctx.Done():
 			return fmt.Errorf("start %s: %w; its log ends:\n%s", c.title, errors.Join(ctx.Err(), err), tail(c.log))
 		case <-tick.C:
