@@ -110,12 +110,18 @@ var _ = Describe("tranche snapshot", Ordered, func() {
 		objects = append(objects, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: "tranche-manager"}, Data: map[string]string{snapshot.ConfigKey: string(config)},
 		})
+		created := objects[:0:0]
 		for _, object := range objects {
-			Expect(env.adminClient.Create(ctx, object)).To(Succeed())
+			err := env.adminClient.Create(ctx, object)
+			if _, isConfig := object.(*corev1.ConfigMap); isConfig && apierrors.IsAlreadyExists(err) {
+				continue // another spec has applied config/default
+			}
+			Expect(err).NotTo(HaveOccurred())
+			created = append(created, object)
 		}
 		DeferCleanup(func(ctx SpecContext) {
-			for i := range objects {
-				Expect(env.adminClient.Delete(ctx, objects[len(objects)-1-i], client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+			for i := range created {
+				Expect(env.adminClient.Delete(ctx, created[len(created)-1-i], client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 			}
 		})
 	}, NodeTimeout(patience))
