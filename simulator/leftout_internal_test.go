@@ -8,11 +8,15 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -51,11 +55,11 @@ func TestLeftOut(t *testing.T) {
 		"of a priority of pods": {func(s *snapshot.Snapshot, js *jobsetapi.JobSet) {
 			withoutWorkloads(s)
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.PriorityClassName = "high"
-		}, `its priority is that of PriorityClass "high"`},
+		}, `the PriorityClass "high" of its ReplicatedJob "data" does not exist`},
 		"that claims devices": {func(s *snapshot.Snapshot, js *jobsetapi.JobSet) {
 			withoutWorkloads(s)
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
-		}, `the pods of ReplicatedJob "data" claim devices`},
+		}, "spec.replicatedJobs[0].template.spec.template.spec.resourceClaims: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			taken := tampered(t, "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2)\n", c.change)
@@ -65,6 +69,60 @@ func TestLeftOut(t *testing.T) {
 			}
 			if len(p.LeftOut) != 1 || p.LeftOut[0].Kind != "JobSet" || p.LeftOut[0].Key.Name != "a" || !strings.Contains(p.LeftOut[0].Why, c.want) {
 				t.Errorf("left out: %v, want JobSet a: %s", p.LeftOut, c.want)
+			}
+		})
+	}
+}
+
+// TestLoadedDefaults loads JobSets without quota Workloads, whose priority and devices other objects determine.
+func TestLoadedDefaults(t *testing.T) {
+	const gpus = "example.com/gpus"
+	addClass := func(s *snapshot.Snapshot, name string, isDefault bool) {
+		s.PodPriorityClasses = append(s.PodPriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 7, GlobalDefault: isDefault})
+	}
+	type facts struct {
+		Priority int32
+		Class    string
+		Devices  string
+	}
+	for name, c := range map[string]struct {
+		change func(*snapshot.Snapshot, *jobsetapi.JobSet)
+		want   facts
+	}{
+		"nothing": {func(s *snapshot.Snapshot, _ *jobsetapi.JobSet) { addClass(s, "other", false) }, facts{Devices: "0"}},
+		"the PriorityClass of its pods": {func(s *snapshot.Snapshot, js *jobsetapi.JobSet) {
+			addClass(s, "high", false)
+			js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.PriorityClassName = "high"
+		}, facts{7, "high", "0"}},
+		"the default PriorityClass": {func(s *snapshot.Snapshot, _ *jobsetapi.JobSet) { addClass(s, "usual", true) }, facts{7, "usual", "0"}},
+		"a ResourceClaimTemplate": {func(s *snapshot.Snapshot, js *jobsetapi.JobSet) {
+			s.Configuration = &configapi.Configuration{}
+			s.Configuration.Resources.DeviceClassMappings = []configapi.DeviceClassMapping{{Name: gpus, DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}
+			claims := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "gpus", UID: "u"}}
+			claims.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{
+				DeviceClassName: "gpu.example.com", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 3,
+			}}}
+			s.ResourceClaimTemplates = append(s.ResourceClaimTemplates, claims)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpus", ResourceClaimTemplateName: new("gpus")}}
+		}, facts{Devices: "3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			taken := tampered(t, "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2)\n", func(s *snapshot.Snapshot, js *jobsetapi.JobSet) {
+				s.Workloads, s.Jobs = nil, nil
+				c.change(s, js)
+			})
+			s, leftOut, err := fromSnapshot(taken, 0)
+			if err != nil || len(leftOut) > 0 {
+				t.Fatalf("left out %v, error %v", leftOut, err)
+			}
+			j := s.UserJobs[types.NamespacedName{Namespace: taken.JobSets[0].Namespace, Name: "a"}]
+			devices := j.Submission.Plan.Stages[0].PodSets[0].Requests[gpus]
+			got := facts{Priority: j.Submission.Priority, Devices: devices.String()}
+			if j.PriorityClass != nil {
+				got.Class = j.PriorityClass.Name
+			}
+			if diff := gocmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

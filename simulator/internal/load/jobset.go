@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -103,8 +105,8 @@ func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) 
 }
 
 // withClusterDefaults returns the spec of a JobSet with what the API server adds to its pods, as the manager counts it: the overhead of their
-// RuntimeClasses, and the defaults of LimitRanges. For pods that claim devices, or wait for their group to start, a snapshot lacks what the manager
-// adds: their quota Workloads have it.
+// RuntimeClasses, the defaults of LimitRanges, and what is charged for devices. For pods that wait for their group to start, a snapshot lacks the
+// container that the manager adds: their quota Workloads have it.
 func (l *loader) withClusterDefaults(js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, why string) {
 	limits := podresources.Merge(l.limits[js.Namespace])
 	spec = js.Spec.DeepCopy()
@@ -112,13 +114,9 @@ func (l *loader) withClusterDefaults(js *jobsetapi.JobSet) (spec *jobsetapi.JobS
 		r := &spec.ReplicatedJobs[i]
 		pod := &r.Template.Spec.Template
 		if len(pod.Spec.ResourceClaims) > 0 || r.Template.Annotations[apis.GroupStartAnnotation] != "" {
-			charged := l.chargedTemplate(js, r.Name)
-			if charged != nil {
+			if charged := l.chargedTemplate(js, r.Name); charged != nil {
 				*pod = *charged.DeepCopy()
 				continue
-			}
-			if len(pod.Spec.ResourceClaims) > 0 {
-				return nil, fmt.Sprintf("the pods of ReplicatedJob %q claim devices, and the JobSet has no quota Workload yet: a snapshot has no ResourceClaimTemplates", r.Name)
 			}
 		}
 		var overhead corev1.ResourceList
@@ -126,6 +124,13 @@ func (l *loader) withClusterDefaults(js *jobsetapi.JobSet) (spec *jobsetapi.JobS
 			overhead = l.RuntimeClasses[*name].Overhead.PodFixed
 		}
 		pod.Spec = *limits.Effective(&pod.Spec, overhead)
+		device.Forget(pod)
+		if len(pod.Spec.ResourceClaims) == 0 {
+			continue
+		}
+		if problem := l.devices.Charge(pod, l.claimTemplates[js.Namespace]); problem != nil {
+			return nil, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec.resourceClaims: %s", i, problem.Message)
+		}
 	}
 	return spec, ""
 }
@@ -142,27 +147,44 @@ func (l *loader) chargedTemplate(js *jobsetapi.JobSet, replicatedJob string) *co
 	return nil
 }
 
-// priorityOf returns the priority of a JobSet, or why it is not known. A snapshot has no PriorityClasses of pods: a JobSet that has quota Workloads
-// keeps their priority.
+// priorityOf returns the priority of a JobSet as the manager does, or why it is not known. Without a class, a JobSet that has quota Workloads keeps
+// their priority: its class may have been deleted.
 func (l *loader) priorityOf(js *jobsetapi.JobSet) (priority jobsetstate.Priority, why string) {
-	name := js.Labels[apis.PriorityClassLabel]
-	if class := l.PriorityClasses[name]; name != "" && class != nil {
-		return jobsetstate.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, ""
+	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
+		if class := l.PriorityClasses[name]; class != nil {
+			return jobsetstate.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, ""
+		}
+		why = fmt.Sprintf("the WorkloadPriorityClass %q that its label %s names does not exist", name, apis.PriorityClassLabel)
+	} else {
+		class, problem := l.podPriorityClass(js)
+		if class != nil {
+			return jobsetstate.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(class.Name)}, ""
+		}
+		why = problem
 	}
 	if all := l.workloads[js.UID]; len(all) > 0 {
 		// A finished one keeps an earlier priority.
 		w := all[max(0, slices.IndexFunc(all, func(w *kueue.Workload) bool { return !cluster.IsFinished(w) }))]
 		return jobsetstate.Priority{Value: ptr.Deref(w.Spec.Priority, 0), Class: w.Spec.PriorityClassRef}, ""
 	}
-	if name != "" {
-		return priority, fmt.Sprintf("the WorkloadPriorityClass %q that its label %s names does not exist", name, apis.PriorityClassLabel)
-	}
+	return priority, why
+}
+
+// podPriorityClass returns the first PriorityClass among the pod templates of a JobSet, else the default of the cluster, or nil. why is not empty
+// if a pod template names one that does not exist.
+func (l *loader) podPriorityClass(js *jobsetapi.JobSet) (class *schedulingv1.PriorityClass, why string) {
+	isFound := func(class *schedulingv1.PriorityClass) bool { return class.GlobalDefault }
 	for i := range js.Spec.ReplicatedJobs {
 		if name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName; name != "" {
-			return priority, fmt.Sprintf("its priority is that of PriorityClass %q, which is not part of a snapshot, and it has no quota Workload yet", name)
+			isFound = func(class *schedulingv1.PriorityClass) bool { return class.Name == name }
+			why = fmt.Sprintf("the PriorityClass %q of its ReplicatedJob %q does not exist", name, js.Spec.ReplicatedJobs[i].Name)
+			break
 		}
 	}
-	return priority, ""
+	if i := slices.IndexFunc(l.snapshot.PodPriorityClasses, isFound); i >= 0 {
+		return l.snapshot.PodPriorityClasses[i], ""
+	}
+	return nil, why
 }
 
 // indexWorkloads finds the quota Workloads of each JobSet, those of the first stage first.

@@ -17,6 +17,8 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/device"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -44,6 +46,9 @@ type loader struct {
 	// workloads has the quota Workloads of each JobSet, and limits the LimitRanges of each namespace.
 	workloads map[types.UID][]*kueue.Workload
 	limits    map[string][]*corev1.LimitRange
+	// devices has the resources that are charged for devices, and claimTemplates the ResourceClaimTemplates of each namespace by name.
+	devices        device.Mapping
+	claimTemplates map[string]map[string]device.Template
 }
 
 // Cluster returns a cluster with copies of the objects of a snapshot, in which virtual time begins when the snapshot was taken. Pods take stopAfter
@@ -52,6 +57,7 @@ func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter ti
 	l := &loader{
 		Cluster: cluster.New(&timeline.Timeline{Begin: s.TakenAt}), snapshot: s, config: config, stopAfter: stopAfter,
 		workloads: map[types.UID][]*kueue.Workload{}, limits: map[string][]*corev1.LimitRange{},
+		devices: admission.DevicesOf(&config.Resources), claimTemplates: map[string]map[string]device.Template{},
 	}
 	l.addQueues()
 	l.addPodRules()
@@ -103,6 +109,12 @@ func (l *loader) addPodRules() {
 	add(l.DeviceClasses, s.DeviceClasses, (*resourcev1.DeviceClass).DeepCopy, nameOf)
 	for _, o := range s.LimitRanges {
 		l.limits[o.Namespace] = append(l.limits[o.Namespace], o)
+	}
+	for _, o := range s.ResourceClaimTemplates {
+		if l.claimTemplates[o.Namespace] == nil {
+			l.claimTemplates[o.Namespace] = map[string]device.Template{}
+		}
+		l.claimTemplates[o.Namespace][o.Name] = device.Template{UID: o.UID, Spec: o.Spec.Spec}
 	}
 }
 
