@@ -92,6 +92,10 @@ const (
 	// ReleaseAnnotation counts, on the pod templates of child Jobs that are in such a group, how often the Job has been released.
 	ReleaseAnnotation = "tranche.dev/release"
 
+	// AdmissionAdditionsAnnotation lists, on a released Job, what its admission has added to the pod template besides node labels, so that it
+	// can be removed again.
+	AdmissionAdditionsAnnotation = "tranche.dev/admission-additions"
+
 	// UninstalledAnnotation is added to a JobSet and removed again by `tranche uninstall`, so that the JobSet controller reconciles it.
 	UninstalledAnnotation = "tranche.dev/uninstalled"
 

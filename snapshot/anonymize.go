@@ -15,6 +15,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -119,11 +120,11 @@ var (
 
 // isWord reports whether a string is no name.
 func isWord(s string) bool {
-	return s == "" || words[s] || number.MatchString(s) || isKnownKey(s) && !strings.ContainsAny(s, ",;:= ")
+	return s == "" || words.Has(s) || number.MatchString(s) || isKnownKey(s) && !strings.ContainsAny(s, ",;:= ")
 }
 
 // words have a meaning in the APIs, or are the same on every cluster.
-var words = setOf(
+var words = sets.New(
 	"true", "false", "default", "kube-system", "kube-public", "kube-node-lease", apis.SystemNamespace,
 	// policies, modes and effects in annotations
 	"Safe", "Reserve", "Greedy", "Off", "Gang", "ReplicatedGang", "None", "Kube", "Coscheduling", "Volcano", "Koordinator", "KAI", "Strict", "NonStrict",
@@ -134,14 +135,6 @@ var words = setOf(
 	corev1.DefaultSchedulerName, apis.CoschedulingScheduler, apis.VolcanoScheduler, apis.KoordinatorScheduler, apis.KAIScheduler,
 	metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents,
 )
-
-func setOf(all ...string) map[string]bool {
-	set := map[string]bool{}
-	for _, s := range all {
-		set[s] = true
-	}
-	return set
-}
 
 // A walker replaces the strings of one value.
 type walker struct {
@@ -210,21 +203,21 @@ func (w *walker) walkMap(v reflect.Value) {
 
 // isKept reports whether a field has no names.
 func isKept(t reflect.Type, field string) bool {
-	if t.PkgPath() != "" && !typesOfNames[t.Name()] {
+	if t.PkgPath() != "" && !typesOfNames.Has(t.Name()) {
 		// The other types have a few values each, or are names of resources or UIDs.
 		return true
 	}
-	return keptFields[field]
+	return keptFields.Has(field)
 }
 
 // typesOfNames are the types of strings that are names.
-var typesOfNames = setOf(
+var typesOfNames = sets.New(
 	"AdmissionCheckReference", "ClusterQueueReference", "CohortReference", "LocalQueueName", "PodSetReference", "ResourceFlavorReference",
 	"TopologyReference",
 )
 
 // keptFields are those of type string, and structs that contain some, which have words.
-var keptFields = setOf(
+var keptFields = sets.New(
 	"ObjectMeta.ResourceVersion", "OwnerReference.APIVersion", "OwnerReference.Kind",
 	"Condition.Type", "Condition.Reason", "JobCondition.Reason", "NodeCondition.Reason", "PodCondition.Reason", "PodStatus.Reason",
 	"JobStatus.CompletedIndexes", "JobStatus.FailedIndexes", "SuccessPolicyRule.SucceededIndexes", "JobSetStatus.TerminalState",
@@ -243,7 +236,7 @@ func (w *walker) value(key, value string) string {
 		return value
 	case apis.TimelineAnnotation, apis.FinishedStagesAnnotation:
 		return w.stagesJSON(value)
-	case podAdditions:
+	case apis.AdmissionAdditionsAnnotation:
 		return w.additionsJSON(value)
 	case apis.StageLabel:
 		return w.joined(value, ".")
@@ -299,9 +292,6 @@ func (w *walker) text(value string) string {
 		return w.joined(name, "/")
 	})
 }
-
-// podAdditions is the annotation of a Job that has what an admission has added to its pod template (lifecycle/childjob).
-const podAdditions = "tranche.dev/admission-additions"
 
 // additionsJSON replaces all strings in JSON.
 func (w *walker) additionsJSON(value string) string {

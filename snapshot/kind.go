@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -128,8 +129,5 @@ func cluster[T any, P interface {
 }
 
 func compareNames(a, b metav1.Object) int {
-	if c := strings.Compare(a.GetNamespace(), b.GetNamespace()); c != 0 {
-		return c
-	}
-	return strings.Compare(a.GetName(), b.GetName())
+	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }

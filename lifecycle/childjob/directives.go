@@ -19,10 +19,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// additionsAnnotation lists, on a released Job, what its admission has added to the pod template besides node labels, so that it can be
-// removed again.
-const additionsAnnotation = "tranche.dev/admission-additions"
-
 // A Template is the size and the requests for which the child Jobs of a ReplicatedJob were charged.
 type Template struct {
 	// Pods is how many pods one Job can have at once.
@@ -123,18 +119,18 @@ func Restored(job *batchv1.Job) *batchv1.Job {
 	}
 	var added additions
 	// A value that cannot be parsed was not written by the manager, and the admission policies reject other writers.
-	if json.Unmarshal([]byte(job.Annotations[additionsAnnotation]), &added) == nil {
+	if json.Unmarshal([]byte(job.Annotations[apis.AdmissionAdditionsAnnotation]), &added) == nil {
 		added.takeBack(template)
 	}
 	delete(restored.Annotations, apis.FlavorNodeLabelsAnnotation)
-	delete(restored.Annotations, additionsAnnotation)
+	delete(restored.Annotations, apis.AdmissionAdditionsAnnotation)
 	return restored
 }
 
 // IsRestored reports whether a Job contains no addition of an admission.
 func IsRestored(job *batchv1.Job) bool {
 	_, labels := job.Annotations[apis.FlavorNodeLabelsAnnotation]
-	_, others := job.Annotations[additionsAnnotation]
+	_, others := job.Annotations[apis.AdmissionAdditionsAnnotation]
 	return !labels && !others
 }
 
@@ -222,7 +218,7 @@ func (a *additions) note(job *batchv1.Job) error {
 	if err != nil {
 		return fmt.Errorf("note what was added to Job %q: %w", job.Name, err)
 	}
-	metav1.SetMetaDataAnnotation(&job.ObjectMeta, additionsAnnotation, string(data))
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, apis.AdmissionAdditionsAnnotation, string(data))
 	return nil
 }
 
