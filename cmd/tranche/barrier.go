@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
@@ -60,10 +61,10 @@ func runBarrier(cmd *cobra.Command, flags barrierFlags) error {
 	}}
 	err := waiter.Wait(cmd.Context())
 	if _, timedOut := errors.AsType[*barrier.TimeoutError](err); timedOut {
-		return &exitError{exitTimedOut, err}
+		return &exitcode.Error{Code: exitTimedOut, Err: err}
 	}
 	if errors.Is(err, context.Canceled) {
-		return &exitError{exitInterrupted, errors.New("interrupted before all pods of the group had started")}
+		return &exitcode.Error{Code: exitInterrupted, Err: errors.New("interrupted before all pods of the group had started")}
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 )
 
 // TestBarrier: the command ends with a code for each outcome, and writes the error to the termination message. The tests of package barrier
@@ -39,7 +41,7 @@ func TestBarrier(t *testing.T) {
 			err := cmd.ExecuteContext(t.Context())
 			code := 0
 			if err != nil {
-				code = exitCode(err)
+				code = exitcode.Of(err)
 			}
 			if code != c.wantCode {
 				t.Errorf("code %d (%v), want %d", code, err, c.wantCode)

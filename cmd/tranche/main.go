@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 )
 
 func main() {
 	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche:", err)
-		os.Exit(exitCode(err))
+		os.Exit(exitcode.Of(err))
 	}
 }
 

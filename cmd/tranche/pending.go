@@ -17,7 +17,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 )
 
 // pendingFlags are those of `tranche pending`.
@@ -25,7 +27,7 @@ type pendingFlags struct {
 	queryFlags
 	clusterQueue, localQueue string
 	query                    query
-	snapshot                 snapshotFlags
+	snapshot                 snapshotfile.Flags
 	until                    time.Duration
 }
 
@@ -45,7 +47,7 @@ func newPendingCommand() *cobra.Command {
 			"  tranche pending --snapshot cluster.tar.gz       # expected starts, in all namespaces",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if flags.snapshot.path != "" {
+			if flags.snapshot.Path != "" {
 				return flags.expectedStarts(cmd)
 			}
 			c, err := flags.connect()
@@ -64,7 +66,7 @@ func newPendingCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.localQueue, "queue", "", "name of a LocalQueue in the namespace")
 	cmd.Flags().Int64Var(&flags.query.limit, "limit", 0, "maximum number of quota Workloads for each queue; defaults to 1000")
 	cmd.Flags().Int64Var(&flags.query.offset, "offset", 0, "position in the queue of the first quota Workload to list")
-	flags.snapshot.add(cmd)
+	flags.snapshot.Add(cmd)
 	cmd.Flags().DurationVar(&flags.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "queue")
 	for _, other := range []string{"kubeconfig", "limit", "offset"} {
@@ -76,12 +78,12 @@ func newPendingCommand() *cobra.Command {
 
 // expectedStarts prints when the pending quota Workloads of a snapshot start.
 func (f *pendingFlags) expectedStarts(cmd *cobra.Command) error {
-	s, err := f.snapshot.read(cmd.InOrStdin(), cmd.ErrOrStderr())
+	s, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	filter := expected.Filter{Namespace: f.namespace, LocalQueue: f.localQueue, ClusterQueue: f.clusterQueue}
-	return asBadInput(expected.Write(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, filter, f.until))
+	return exitcode.AsBadInput(expected.Write(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, filter, f.until))
 }
 
 // pendingOf returns the pending quota Workloads of the queues that the flags select.

@@ -9,32 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// Exit codes of `tranche simulate`.
-const (
-	exitDiffers  = 1
-	exitBadInput = 2
-)
-
-// An exitError ends the program with its exit code.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
-// exitCode returns the exit code of the program after an error.
-func exitCode(err error) int {
-	if own, ok := errors.AsType[*exitError](err); ok {
-		return own.code
-	}
-	return 1
-}
+// exitDiffers is the exit code of `tranche simulate` if the timeline differs.
+const exitDiffers = 1
 
 func newSimulateCommand() *cobra.Command {
 	var manifests []string
@@ -46,7 +27,7 @@ func newSimulateCommand() *cobra.Command {
 			"  tranche simulate what-if.txt -f config/queues      # the same, with the queues of a cluster",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return &exitError{exitBadInput, fmt.Errorf("%w; see tranche simulate --help", err)}
+				return exitcode.AsBadInput(fmt.Errorf("%w; see tranche simulate --help", err))
 			}
 			return nil
 		},
@@ -55,7 +36,7 @@ func newSimulateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVarP(&manifests, "filename", "f", nil, "directory with Kueue manifests to load before the scenario starts; may be repeated")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitBadInput, err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
 }
 
@@ -100,19 +81,19 @@ Lines of a scenario (docs/reference/scenario.md has all their fields):
 func simulate(cmd *cobra.Command, path string, directories []string) error {
 	text, err := os.ReadFile(path) // #nosec G304 -- the user names the file
 	if err != nil {
-		return &exitError{exitBadInput, fmt.Errorf("read the scenario: %w", err)}
+		return exitcode.AsBadInput(fmt.Errorf("read the scenario: %w", err))
 	}
 	script, err := scenario.Parse(string(text))
 	if err != nil {
-		return &exitError{exitBadInput, inFile(path, err)}
+		return exitcode.AsBadInput(inFile(path, err))
 	}
 	manifests, err := readManifests(cmd.ErrOrStderr(), directories)
 	if err != nil {
-		return &exitError{exitBadInput, err}
+		return exitcode.AsBadInput(err)
 	}
 	result, err := simulator.Run(script, manifests)
 	if err != nil {
-		return &exitError{exitBadInput, inFile(path, err)}
+		return exitcode.AsBadInput(inFile(path, err))
 	}
 	if _, err := io.WriteString(cmd.OutOrStdout(), result.String()); err != nil {
 		return fmt.Errorf("print the timeline: %w", err)
@@ -147,14 +128,14 @@ func readManifests(warnings io.Writer, directories []string) (*simulator.Manifes
 // compare checks whether the run matches the file.
 func compare(path string, script *scenario.Scenario, result *simulator.Result) error {
 	if len(result.Violations) > 0 {
-		return &exitError{exitDiffers, fmt.Errorf("%s: the run violates %d invariants; please report this bug with the scenario:\n%s",
+		return &exitcode.Error{Code: exitDiffers, Err: fmt.Errorf("%s: the run violates %d invariants; please report this bug with the scenario:\n%s",
 			path, len(result.Violations), strings.Join(result.Violations, "\n"))}
 	}
 	if !script.HasGolden {
 		return nil
 	}
 	if diff := scenario.Diff(script.Golden, result.String()); diff != "" {
-		return &exitError{exitDiffers, fmt.Errorf("%s: the timeline differs from the expected one (- expected, + actual):\n%s", path, diff)}
+		return &exitcode.Error{Code: exitDiffers, Err: fmt.Errorf("%s: the timeline differs from the expected one (- expected, + actual):\n%s", path, diff)}
 	}
 	return nil
 }

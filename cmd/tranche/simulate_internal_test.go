@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 )
 
 func TestSimulate(t *testing.T) {
@@ -56,7 +58,7 @@ func TestSimulate(t *testing.T) {
 			err := cmd.ExecuteContext(t.Context())
 			code, text := 0, ""
 			if err != nil {
-				code, text = exitCode(err), err.Error()
+				code, text = exitcode.Of(err), err.Error()
 			}
 			if code != c.wantCode {
 				t.Errorf("exit code %d, want %d: %v", code, c.wantCode, err)

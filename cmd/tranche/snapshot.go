@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/snapshot/collect"
@@ -45,7 +46,7 @@ func newSnapshotCommand() *cobra.Command {
 		Example: "  tranche snapshot -o cluster.tar.gz\n" +
 			"  tranche snapshot -o snapshot-dir --anonymize\n" +
 			"  tranche snapshot -o - -n team-a -n team-b | ssh host 'cat > teams.tar.gz'",
-		Args: func(cmd *cobra.Command, args []string) error { return asBadInput(cobra.NoArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return exitcode.AsBadInput(cobra.NoArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.take(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -56,27 +57,19 @@ func newSnapshotCommand() *cobra.Command {
 	cmd.Flags().StringArrayVarP(&flags.namespaces, "namespace", "n", nil, "namespace whose objects are read; may be repeated; defaults to all namespaces")
 	cmd.Flags().BoolVar(&flags.anonymize, "anonymize", false, "replace names by pseudonyms")
 	cmd.Flags().StringVar(&flags.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return asBadInput(err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
-}
-
-// asBadInput gives an error the exit code of bad input.
-func asBadInput(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exitError{exitBadInput, err}
 }
 
 // take takes a snapshot.
 func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
 	namespace, name, isFull := strings.Cut(f.configMap, "/")
 	if !isFull {
-		return asBadInput(fmt.Errorf("--config-map is %q: write NAMESPACE/NAME", f.configMap))
+		return exitcode.AsBadInput(fmt.Errorf("--config-map is %q: write NAMESPACE/NAME", f.configMap))
 	}
 	draft, err := snapshotfile.NewDraft(f.output)
 	if err != nil {
-		return asBadInput(err)
+		return exitcode.AsBadInput(err)
 	}
 	defer draft.Discard()
 	reader, err := connectToRead(f.kubeconfig)
@@ -145,17 +138,8 @@ func summarize(out io.Writer, place string, size int64, w *snapshot.Writer, abou
 	if len(about.Gaps) == 0 {
 		return nil
 	}
-	return errors.Join(printGaps(out, about.Gaps),
-		&exitError{exitIncomplete, fmt.Errorf("the snapshot is incomplete: %s, see the lines \"missing\"", count(len(about.Gaps), "gap"))})
-}
-
-func printGaps(out io.Writer, gaps []snapshot.Gap) error {
-	for i := range gaps {
-		if err := printLines(out, "missing: "+gaps[i].String()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(snapshotfile.PrintGaps(out, about.Gaps),
+		&exitcode.Error{Code: exitIncomplete, Err: fmt.Errorf("the snapshot is incomplete: %s, see the lines \"missing\"", count(len(about.Gaps), "gap"))})
 }
 
 // sizeText returns a number of bytes for users.
@@ -168,29 +152,4 @@ func sizeText(bytes int64) string {
 		return fmt.Sprintf("%.1f KiB", float64(bytes)/kib)
 	}
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
-}
-
-// snapshotFlags select the snapshot that a verb answers about.
-type snapshotFlags struct{ path string }
-
-func (f *snapshotFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.path, "snapshot", "",
-		"answer about a snapshot (a directory or an archive of tranche snapshot) or about manifests (a directory, a file in YAML or JSON) instead of the cluster; - for standard input")
-}
-
-// read reads the snapshot, and prints what is missing from it. Manifests count as taken now.
-func (f *snapshotFlags) read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, error) {
-	s, err := snapshotfile.Read(f.path, in)
-	if err != nil {
-		return nil, asBadInput(fmt.Errorf("read the snapshot: %w", err))
-	}
-	if s.TakenAt.IsZero() {
-		s.TakenAt = time.Now()
-	}
-	for _, skipped := range s.Skipped {
-		if err := printLines(warnings, "skipped: "+skipped); err != nil {
-			return nil, err
-		}
-	}
-	return s, printGaps(warnings, s.Gaps)
 }

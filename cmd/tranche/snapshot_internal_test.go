@@ -1,82 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/snapshot/collect"
 )
-
-func TestReadSnapshot(t *testing.T) {
-	dir := t.TempDir()
-	taken := filepath.Join(dir, "taken")
-	if err := os.Mkdir(taken, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s := &snapshot.Snapshot{
-		Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
-		Gaps:       []snapshot.Gap{{Resource: "nodes", Reason: "nodes is forbidden", Cure: "ask for the right to list nodes"}},
-	}
-	create := func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(taken, name)) }
-	if err := s.Write(create, nil); err != nil {
-		t.Fatal(err)
-	}
-	var archive bytes.Buffer
-	if err := snapshot.Pack(&archive, os.DirFS(taken)); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "taken.tar.gz"), archive.String())
-	write(t, filepath.Join(dir, "half.tar.gz"), archive.String()[:archive.Len()/2])
-	manifest := "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: s}}\n"
-	write(t, filepath.Join(dir, "objects.yaml"), manifest)
-	missing := "missing: nodes: nodes is forbidden; ask for the right to list nodes\n"
-	cases := map[string]struct{ path, in, warnings, want string }{
-		"a directory":      {path: taken, warnings: missing},
-		"an archive":       {path: filepath.Join(dir, "taken.tar.gz"), warnings: missing},
-		"a manifest":       {path: filepath.Join(dir, "objects.yaml"), warnings: "skipped: Secret s (" + filepath.Join(dir, "objects.yaml") + ")\n"},
-		"standard input":   {path: "-", in: manifest, warnings: "skipped: Secret s (standard input)\n"},
-		"no file":          {path: filepath.Join(dir, "nowhere"), want: "nowhere: no such file"},
-		"half an archive":  {path: filepath.Join(dir, "half.tar.gz"), want: "the archive is truncated or damaged; copy it again"},
-		"another file":     {path: "-", in: "a,b\n1,2\n", want: "standard input document 1: "},
-		"empty input":      {path: "-", want: "standard input has no objects"},
-		"no snapshot here": {path: t.TempDir(), want: "there is neither snapshot.json nor a file"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var warnings bytes.Buffer
-			var flags snapshotFlags
-			cmd := &cobra.Command{}
-			flags.add(cmd)
-			if err := cmd.ParseFlags([]string{"--snapshot", c.path}); err != nil {
-				t.Fatal(err)
-			}
-			got, err := flags.read(strings.NewReader(c.in), &warnings)
-			if c.want != "" {
-				if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != exitBadInput {
-					t.Fatalf("error %v, want one with %q and exit code %d", err, c.want, exitBadInput)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got.Namespaces) != 1 || warnings.String() != c.warnings {
-				t.Errorf("%d namespaces, warnings %q, want 1 and %q", len(got.Namespaces), warnings.String(), c.warnings)
-			}
-		})
-	}
-}
 
 func TestSnapshotFlags(t *testing.T) {
 	existing := t.TempDir()
@@ -95,8 +32,8 @@ func TestSnapshotFlags(t *testing.T) {
 			cmd.SetArgs(append([]string{"snapshot"}, c.args...))
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(io.Discard)
-			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != exitBadInput {
-				t.Errorf("error %v with exit code %d, want %q with %d", err, exitCode(err), c.want, exitBadInput)
+			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) || exitcode.Of(err) != exitcode.BadInput {
+				t.Errorf("error %v with exit code %d, want %q with %d", err, exitcode.Of(err), c.want, exitcode.BadInput)
 			}
 		})
 	}

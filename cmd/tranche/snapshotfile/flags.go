@@ -1,0 +1,51 @@
+package snapshotfile
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// Flags select the snapshot that a verb answers about.
+type Flags struct {
+	// Path is empty if the verb answers about the cluster.
+	Path string
+}
+
+// Add adds the flag to a command.
+func (f *Flags) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Path, "snapshot", "",
+		"answer about a snapshot (a directory or an archive of tranche snapshot) or about manifests (a directory, a file in YAML or JSON) instead of the cluster; - for standard input")
+}
+
+// Read reads the snapshot, and prints what is missing from it. Manifests count as taken now. Errors are bad input.
+func (f *Flags) Read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, error) {
+	s, err := Read(f.Path, in)
+	if err != nil {
+		return nil, exitcode.AsBadInput(fmt.Errorf("read the snapshot: %w", err))
+	}
+	if s.TakenAt.IsZero() {
+		s.TakenAt = time.Now()
+	}
+	for _, skipped := range s.Skipped {
+		if _, err := fmt.Fprintln(warnings, "skipped:", skipped); err != nil {
+			return nil, fmt.Errorf("print the skipped objects: %w", err)
+		}
+	}
+	return s, PrintGaps(warnings, s.Gaps)
+}
+
+// PrintGaps prints a line for each gap of a snapshot.
+func PrintGaps(out io.Writer, gaps []snapshot.Gap) error {
+	for i := range gaps {
+		if _, err := fmt.Fprintln(out, "missing:", gaps[i].String()); err != nil {
+			return fmt.Errorf("print what the snapshot lacks: %w", err)
+		}
+	}
+	return nil
+}
