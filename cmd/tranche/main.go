@@ -9,6 +9,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 )
 
 func main() {
@@ -27,7 +29,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newBarrierCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newSnapshotCommand(),
+	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
 		newUninstallCommand(), newVersionCommand())
 	return root
 }

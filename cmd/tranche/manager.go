@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
@@ -62,7 +63,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	log := newLogger(config)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
-	_, restConfig, err := loadKubeconfig(flags.kubeconfig)
+	_, restConfig, err := query.LoadKubeconfig(flags.kubeconfig, versionText())
 	if err != nil {
 		return err
 	}

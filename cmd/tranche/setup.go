@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,28 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/cmd/tranche/leader"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
-
-// newScheme returns a scheme with every kind that the manager reads or writes.
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
-}
 
 func newLogger(config *configapi.Configuration) logr.Logger {
 	return zap.New(zap.UseDevMode(config.Logging.Format == configapi.LogText), zap.Level(zapLevel(*config.Logging.Verbosity)),
@@ -82,7 +68,7 @@ func isOfTerminatingNamespace(field zapcore.Field) bool {
 
 // newManager returns a manager whose cache contains only what it needs.
 func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.Manager, error) {
-	scheme, err := newScheme()
+	scheme, err := query.NewScheme()
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/snapshot/collect"
@@ -26,13 +25,14 @@ const exitIncomplete = 3
 
 // takeFlags are those of `tranche snapshot`.
 type takeFlags struct {
-	kubeconfig, output, configMap string
-	namespaces                    []string
-	anonymize                     bool
+	query.Flags
+	output, configMap string
+	namespaces        []string
+	anonymize         bool
 }
 
 func newSnapshotCommand() *cobra.Command {
-	flags := takeFlags{}
+	flags := takeFlags{Flags: query.Flags{Version: versionText()}}
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save all objects that decide admission",
@@ -51,7 +51,7 @@ func newSnapshotCommand() *cobra.Command {
 			return flags.take(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
+	flags.AddKubeconfig(cmd)
 	cmd.Flags().StringVarP(&flags.output, "output", "o", "tranche-snapshot.tar.gz",
 		"new directory, or file with the extension .tar.gz or .tgz to write or replace; - for an archive on standard output")
 	cmd.Flags().StringArrayVarP(&flags.namespaces, "namespace", "n", nil, "namespace whose objects are read; may be repeated; defaults to all namespaces")
@@ -72,7 +72,7 @@ func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
 		return exitcode.AsBadInput(err)
 	}
 	defer draft.Discard()
-	reader, err := connectToRead(f.kubeconfig)
+	reader, err := f.ConnectToRead()
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
 	show := snapshotfile.NewProgress(progress)
 	about, err := collect.Collect(ctx, &collect.Config{
 		Reader: reader, Scheme: reader.Scheme(), Namespaces: f.namespaces, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name}, Progress: show.Report,
-	}, versionText(), w)
+	}, f.Version, w)
 	if err != nil {
 		return fmt.Errorf("take the snapshot: %w", err)
 	}
@@ -96,25 +96,6 @@ func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
 		out = progress
 	}
 	return summarize(out, f.output, size, w, about)
-}
-
-// connectToRead returns a client without a limit of its own: the API server limits what it serves to each user.
-func connectToRead(kubeconfig string) (client.Client, error) {
-	_, config, err := loadKubeconfig(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	return c, nil
 }
 
 // summarize prints what the snapshot has and what is missing.
@@ -132,8 +113,8 @@ func summarize(out io.Writer, place string, size int64, w *snapshot.Writer, abou
 		form = "anonymized"
 	}
 	headline := fmt.Sprintf("%s: %s, %s, %s, taken at %s", place, count(total, "object"), sizeText(size), form, about.TakenAt.Format(time.RFC3339))
-	if err := printLines(out, append([]string{headline}, lines...)...); err != nil {
-		return err
+	if _, err := fmt.Fprintln(out, strings.Join(append([]string{headline}, lines...), "\n")); err != nil {
+		return fmt.Errorf("print the summary: %w", err)
 	}
 	if len(about.Gaps) == 0 {
 		return nil

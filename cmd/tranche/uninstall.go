@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 )
 
 const (
@@ -28,13 +29,16 @@ const (
 
 // uninstallFlags are those of `tranche uninstall`.
 type uninstallFlags struct {
-	queryFlags
+	query.Flags
 	check, everything bool
 	timeout           time.Duration
 }
 
+// A cluster is one that is cleaned up.
+type cluster struct{ *query.Cluster }
+
 func newUninstallCommand() *cobra.Command {
-	var flags uninstallFlags
+	flags := uninstallFlags{Flags: query.Flags{Version: versionText()}}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Clean up the cluster after Tranche is uninstalled",
@@ -48,14 +52,14 @@ func newUninstallCommand() *cobra.Command {
 			"  tranche uninstall",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.connect()
+			c, err := flags.Connect()
 			if err != nil {
 				return err
 			}
-			return c.uninstall(cmd.Context(), cmd.OutOrStdout(), &flags)
+			return (&cluster{c}).uninstall(cmd.Context(), cmd.OutOrStdout(), &flags)
 		},
 	}
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
+	flags.AddKubeconfig(cmd)
 	cmd.Flags().BoolVar(&flags.check, "check", false, "change nothing: list the objects that would change, and fail if other objects must be deleted first")
 	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets in queues, all objects of kueue.x-k8s.io and their CRDs")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait until deleted objects are gone")

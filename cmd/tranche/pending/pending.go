@@ -1,4 +1,5 @@
-package main
+// Package pending is the verb that lists pending quota Workloads.
+package pending
 
 import (
 	"context"
@@ -19,20 +20,22 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 )
 
-// pendingFlags are those of `tranche pending`.
-type pendingFlags struct {
-	queryFlags
+// flags are those of the verb.
+type flags struct {
+	query.Flags
 	clusterQueue, localQueue string
-	query                    query
+	parameters               query.Parameters
 	snapshot                 snapshotfile.Flags
 	until                    time.Duration
 }
 
-func newPendingCommand() *cobra.Command {
-	var flags pendingFlags
+// NewCommand returns the verb of a program of this version.
+func NewCommand(version string) *cobra.Command {
+	f := flags{Flags: query.Flags{Version: version}}
 	cmd := &cobra.Command{
 		Use:   "pending",
 		Short: "List pending quota Workloads by queue position",
@@ -47,27 +50,27 @@ func newPendingCommand() *cobra.Command {
 			"  tranche pending --snapshot cluster.tar.gz       # expected starts, in all namespaces",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if flags.snapshot.Path != "" {
-				return flags.expectedStarts(cmd)
+			if f.snapshot.Path != "" {
+				return f.expectedStarts(cmd)
 			}
-			c, err := flags.connect()
+			c, err := f.Connect()
 			if err != nil {
 				return err
 			}
-			items, err := c.pendingOf(cmd.Context(), &flags)
+			items, err := f.pendingOf(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
 			return writePending(cmd.OutOrStdout(), items, time.Now())
 		},
 	}
-	flags.add(cmd)
-	cmd.Flags().StringVar(&flags.clusterQueue, "cluster-queue", "", "name of a ClusterQueue; requires permission to read clusterqueues/pendingworkloads")
-	cmd.Flags().StringVar(&flags.localQueue, "queue", "", "name of a LocalQueue in the namespace")
-	cmd.Flags().Int64Var(&flags.query.limit, "limit", 0, "maximum number of quota Workloads for each queue; defaults to 1000")
-	cmd.Flags().Int64Var(&flags.query.offset, "offset", 0, "position in the queue of the first quota Workload to list")
-	flags.snapshot.Add(cmd)
-	cmd.Flags().DurationVar(&flags.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
+	f.Add(cmd)
+	cmd.Flags().StringVar(&f.clusterQueue, "cluster-queue", "", "name of a ClusterQueue; requires permission to read clusterqueues/pendingworkloads")
+	cmd.Flags().StringVar(&f.localQueue, "queue", "", "name of a LocalQueue in the namespace")
+	cmd.Flags().Int64Var(&f.parameters.Limit, "limit", 0, "maximum number of quota Workloads for each queue; defaults to 1000")
+	cmd.Flags().Int64Var(&f.parameters.Offset, "offset", 0, "position in the queue of the first quota Workload to list")
+	f.snapshot.Add(cmd)
+	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "queue")
 	for _, other := range []string{"kubeconfig", "limit", "offset"} {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
@@ -77,28 +80,28 @@ func newPendingCommand() *cobra.Command {
 }
 
 // expectedStarts prints when the pending quota Workloads of a snapshot start.
-func (f *pendingFlags) expectedStarts(cmd *cobra.Command) error {
+func (f *flags) expectedStarts(cmd *cobra.Command) error {
 	s, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	filter := expected.Filter{Namespace: f.namespace, LocalQueue: f.localQueue, ClusterQueue: f.clusterQueue}
+	filter := expected.Filter{Namespace: f.Namespace, LocalQueue: f.localQueue, ClusterQueue: f.clusterQueue}
 	return exitcode.AsBadInput(expected.Write(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, filter, f.until))
 }
 
 // pendingOf returns the pending quota Workloads of the queues that the flags select.
-func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibility.PendingWorkload, error) {
-	queues := []types.NamespacedName{{Namespace: c.namespace, Name: flags.localQueue}}
+func (f *flags) pendingOf(ctx context.Context, c *query.Cluster) ([]visibility.PendingWorkload, error) {
+	queues := []types.NamespacedName{{Namespace: c.Namespace, Name: f.localQueue}}
 	switch {
-	case flags.clusterQueue != "":
-		queues = []types.NamespacedName{{Name: flags.clusterQueue}}
-	case flags.localQueue == "":
+	case f.clusterQueue != "":
+		queues = []types.NamespacedName{{Name: f.clusterQueue}}
+	case f.localQueue == "":
 		var list kueue.LocalQueueList
-		if err := c.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
-			return nil, fmt.Errorf("list the LocalQueues of namespace %s: %w", c.namespace, err)
+		if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+			return nil, fmt.Errorf("list the LocalQueues of namespace %s: %w", c.Namespace, err)
 		}
 		if len(list.Items) == 0 {
-			return nil, fmt.Errorf("namespace %q has no LocalQueue; choose another namespace with -n", c.namespace)
+			return nil, fmt.Errorf("namespace %q has no LocalQueue; choose another namespace with -n", c.Namespace)
 		}
 		queues = nil
 		for i := range list.Items {
@@ -107,11 +110,11 @@ func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibil
 	}
 	var items []visibility.PendingWorkload
 	for _, queue := range queues {
-		summary, err := c.pending(ctx, queue, flags.query)
+		summary, err := c.Pending(ctx, queue, f.parameters)
 		switch {
-		case isUnserved(err) || apierrors.IsForbidden(err):
+		case query.IsUnserved(err) || apierrors.IsForbidden(err):
 			return nil, fmt.Errorf("%w\n%s.\nWithout the API, \"kubectl get kwl -n %s -o wide\" lists quota Workloads with the reasons why they are pending, and "+
-				"\"tranche explain JOBSET\" shows the stages of a JobSet", err, withoutVisibility(err), c.namespace)
+				"\"tranche explain JOBSET\" shows the stages of a JobSet", err, query.WithoutVisibility(err), c.Namespace)
 		case err != nil:
 			return nil, err
 		}

@@ -1,4 +1,5 @@
-package main
+// Package explain is the verb that shows why stages are pending.
+package explain
 
 import (
 	"cmp"
@@ -24,12 +25,17 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-func newExplainCommand() *cobra.Command {
-	var flags queryFlags
+// A cluster explains with the rights of a user.
+type cluster struct{ *query.Cluster }
+
+// NewCommand returns the verb of a program of this version.
+func NewCommand(version string) *cobra.Command {
+	flags := query.Flags{Version: version}
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
 		Short: "Show the stages of a JobSet, and why a stage is pending",
@@ -40,20 +46,20 @@ func newExplainCommand() *cobra.Command {
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.connect()
+			c, err := flags.Connect()
 			if err != nil {
 				return err
 			}
-			return c.explain(cmd.Context(), cmd.OutOrStdout(), args[0])
+			return (&cluster{c}).explain(cmd.Context(), cmd.OutOrStdout(), args[0])
 		},
 	}
-	flags.add(cmd)
+	flags.Add(cmd)
 	return cmd
 }
 
 // explain prints the state of a quota Workload, or of all stages of a JobSet.
 func (c *cluster) explain(ctx context.Context, out io.Writer, name string) error {
-	key := types.NamespacedName{Namespace: c.namespace, Name: name}
+	key := types.NamespacedName{Namespace: c.Namespace, Name: name}
 	var one kueue.Workload
 	switch err := c.Get(ctx, key, &one); {
 	case apierrors.IsNotFound(err):
@@ -128,7 +134,7 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 	}
 	item, err := c.lookUp(ctx, w)
 	switch {
-	case isUnserved(err) || apierrors.IsForbidden(err):
+	case query.IsUnserved(err) || apierrors.IsForbidden(err):
 		return err, printLines(out, headline(w), "  "+conditionLine(w))
 	case err != nil:
 		return nil, err
@@ -163,14 +169,14 @@ func printLimits(out io.Writer, limits error) error {
 	if limits == nil {
 		return nil
 	}
-	return printLines(out, "Queue positions and holders of quota are not shown: "+withoutVisibility(limits))
+	return printLines(out, "Queue positions and holders of quota are not shown: "+query.WithoutVisibility(limits))
 }
 
 // lookUp asks through the ClusterQueue, which returns more, and through the LocalQueue if that is forbidden. It returns nil for a quota
 // Workload that is not pending.
 func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.PendingWorkload, error) {
 	local := types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}
-	q := query{only: client.ObjectKeyFromObject(w)}
+	q := query.Parameters{Only: client.ObjectKeyFromObject(w)}
 	var lq kueue.LocalQueue
 	err := c.Get(ctx, local, &lq)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -178,10 +184,10 @@ func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.Pe
 	}
 	var summary *visibility.PendingWorkloadsSummary
 	if err == nil {
-		summary, err = c.pending(ctx, types.NamespacedName{Name: string(lq.Spec.ClusterQueue)}, q)
+		summary, err = c.Pending(ctx, types.NamespacedName{Name: string(lq.Spec.ClusterQueue)}, q)
 	}
 	if isDenied(err) {
-		summary, err = c.pending(ctx, local, q)
+		summary, err = c.Pending(ctx, local, q)
 	}
 	if err != nil || len(summary.Items) == 0 {
 		return nil, err
@@ -191,7 +197,7 @@ func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.Pe
 
 // isDenied reports whether the LocalQueue has to be asked: the ClusterQueue may not be read, or does not exist.
 func isDenied(err error) bool {
-	return err != nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && !isUnserved(err))
+	return err != nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && !query.IsUnserved(err))
 }
 
 func headline(w *kueue.Workload) string {
