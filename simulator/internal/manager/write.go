@@ -342,9 +342,11 @@ func (w *stepWriter) report(step *stages.Step) error {
 	if read == nil || w.IsQuiet || equality.Semantic.DeepEqual(read, withConditions(read, step.Conditions)) {
 		return nil
 	}
-	return w.onJobSet(read, sameUID, func(now *jobsetapi.JobSet) error {
-		w.PutJobSet(withConditions(now, step.Conditions))
-		return nil
+	return each(w, []*jobsetapi.JobSet{read}, func(read *jobsetapi.JobSet) error {
+		return w.onJobSet(read, sameUID, func(now *jobsetapi.JobSet) error {
+			w.PutJobSet(withConditions(now, step.Conditions))
+			return nil
+		})
 	})
 }
 
