@@ -102,8 +102,8 @@ const (
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet, or a pod of a group, without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 
-	// ExplanationAnnotation has, on a PendingWorkload of Kueue's visibility API, the reason why it waits, as JSON (apis/visibility). It is
-	// set only if one quota Workload is requested by name. No object in the cluster has it.
+	// ExplanationAnnotation has, on a PendingWorkload of Kueue's visibility API, the reason why it waits, as JSON (apis/visibility). It
+	// has only the reason and the message unless one quota Workload is requested by name. No object in the cluster has it.
 	ExplanationAnnotation = "tranche.dev/explanation"
 
 	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that another

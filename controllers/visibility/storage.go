@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 )
 
 // A queue is the resource whose subresource can be read. It has no content itself.
@@ -152,8 +154,8 @@ func (p pendingWorkloads) notFound(key types.NamespacedName) error {
 	return apierrors.NewNotFound(visibility.Resource(p.singular+"s"), key.Name)
 }
 
-// convert converts a pending stage to Kueue's type. The engine does not know the owners of a quota Workload; a Workload that has disappeared
-// is returned without them.
+// convert converts a pending stage to Kueue's type, with the reason of its condition: to explain each one of a page would take the engine too long.
+// The engine does not know the owners of a quota Workload; a Workload that has disappeared is returned without them.
 func (p pendingWorkloads) convert(ctx context.Context, s *admission.Pending) visibility.PendingWorkload {
 	item := visibility.PendingWorkload{
 		ObjectMeta: metav1.ObjectMeta{
@@ -168,6 +170,11 @@ func (p pendingWorkloads) convert(ctx context.Context, s *admission.Pending) vis
 	// There may be thousands, and none of them is changed.
 	if err := p.reader.Get(ctx, s.Stage, &object, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err == nil && object.UID == s.UID {
 		item.OwnerReferences = slices.Clone(object.OwnerReferences)
+		if c := apimeta.FindStatusCondition(object.Status.Conditions, apis.WaitingCondition); c != nil {
+			// It consists of strings, which cannot fail to be encoded.
+			text, _ := json.Marshal(visibilityapi.Explanation{Reason: c.Reason, Message: c.Message})
+			item.Annotations = map[string]string{apis.ExplanationAnnotation: string(text)}
+		}
 	}
 	return item
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
@@ -151,11 +153,16 @@ var _ = Describe("The visibility API", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred(), query)
 			Expect(places(summary)).To(Equal(want), query)
 		}
-		summary, err := admin.read(ctx, lqOf+"queue/pendingworkloads", "offset=1")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(places(summary)).To(Equal([]string{"w2 queue 2/1"}))
-		Expect(summary.Items[0].Priority).To(BeEquivalentTo(8))
-		Expect(summary.Items[0].Annotations).To(BeEmpty())
+		Eventually(func(g Gomega) {
+			summary, err := admin.read(ctx, lqOf+"queue/pendingworkloads", "offset=1")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(places(summary)).To(Equal([]string{"w2 queue 2/1"}))
+			g.Expect(summary.Items[0].Priority).To(BeEquivalentTo(8))
+			x := explanationOf(summary)
+			g.Expect(x.Reason).To(Equal("WaitingForQuota"))
+			g.Expect(x.Message).To(HavePrefix("waits for quota in ClusterQueue " + t.clusterQueue.Name))
+			g.Expect(x.Alternatives).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
 	It("reports which limit blocks a quota Workload, and which JobSets hold the quota", func(ctx SpecContext) {
@@ -216,6 +223,24 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(strings.Fields(table[0])).To(HaveExactElements("CLUSTERQUEUE-POSITION", "LOCALQUEUE-POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "AGE", "OWNER"))
 		Expect(strings.Fields(table[3])[:6]).To(HaveExactElements("2", "1", t.namespace, "w2", "queue", "8"))
 		Expect(tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other")).To(ContainSubstring("w1"))
+		Eventually(func() string {
+			return tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other", "-o", "wide")
+		}).WithContext(ctx).Should(
+			MatchRegexp(`(?m) REASON +MESSAGE$(?s:.*)` + t.namespace + ` +w1 .* WaitingForQuota +waits for quota in ClusterQueue ` + t.clusterQueue.Name))
+		var summary visibility.PendingWorkloadsSummary
+		Expect(yaml.UnmarshalStrict([]byte(tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other", "-o", "yaml")), &summary)).To(Succeed())
+		Expect(places(&summary)).To(Equal([]string{"w1 other 1/0"}))
+
+		By("completing names of the cluster")
+		complete := func(args ...string) []string {
+			out, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"),
+				append([]string{"__complete", args[0], "--kubeconfig", env.AdminKubeconfig, "-n", t.namespace}, args[1:]...)...).Output()
+			Expect(err).NotTo(HaveOccurred())
+			return strings.Fields(string(out))
+		}
+		Expect(complete("pending", "--queue", "oth")).To(HaveExactElements("other", ":4"))
+		Expect(complete("pending", "--cluster-queue", t.clusterQueue.Name)).To(HaveExactElements(t.clusterQueue.Name, ":4"))
+		Expect(complete("pending", "-o", "")).To(HaveExactElements("wide", "json", "yaml", ":4"))
 
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(Equal(strings.Join([]string{
 			"Workload " + t.namespace + "/w1",
@@ -227,6 +252,14 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}, "\n")))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
+
+		By("running it as a plugin of kubectl")
+		plugins := GinkgoT().TempDir()
+		Expect(os.Symlink(filepath.Join(env.Root, "bin", "tranche"), filepath.Join(plugins, "kubectl-tranche"))).To(Succeed())
+		GinkgoT().Setenv("PATH", plugins+string(os.PathListSeparator)+os.Getenv("PATH"))
+		out, err := env.KubectlOutput(ctx, "tranche", "pending", "-n", t.namespace, "--queue", "other")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(out)).To(ContainSubstring("w1"))
 
 		By("asking the LocalQueue for a user who may not read the ClusterQueue")
 		allow(ctx, t.namespace, "explainer", "tranche-pending-workloads-localqueue-viewer", "tranche-queue-viewer", "tranche-workload-viewer")

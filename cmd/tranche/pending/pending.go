@@ -2,10 +2,13 @@
 package pending
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,8 +21,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 )
@@ -31,6 +37,8 @@ type flags struct {
 	parameters               query.Parameters
 	snapshot                 snapshotfile.Flags
 	until                    time.Duration
+	format                   output.Format
+	watch                    output.Watch
 }
 
 // NewCommand returns the verb of a program of this version.
@@ -47,6 +55,7 @@ func NewCommand(version string) *cobra.Command {
 		Example: "  tranche pending -n team-a                       # in all LocalQueues of a namespace\n" +
 			"  tranche pending -n team-a --queue main\n" +
 			"  tranche pending --cluster-queue gpus --limit 20\n" +
+			"  tranche pending -n team-a -o wide --watch       # with the reasons, whenever they change\n" +
 			"  tranche pending --snapshot cluster.tar.gz       # expected starts, in all namespaces",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,11 +66,9 @@ func NewCommand(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			items, err := f.pendingOf(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			return writePending(cmd.OutOrStdout(), items, time.Now())
+			return output.Repeat(cmd.Context(), &f.watch, cmd.ErrOrStderr(),
+				func(ctx context.Context) ([]visibility.PendingWorkload, error) { return f.pendingOf(ctx, c) },
+				func(items []visibility.PendingWorkload) error { return f.write(cmd.OutOrStdout(), items, time.Now()) })
 		},
 	}
 	f.Add(cmd)
@@ -72,7 +79,11 @@ func NewCommand(version string) *cobra.Command {
 	f.snapshot.Add(cmd)
 	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "queue")
-	for _, other := range []string{"kubeconfig", "limit", "offset"} {
+	f.format.Add(cmd, output.Wide, output.JSON, output.YAML)
+	f.watch.Add(cmd)
+	f.CompleteFlag(cmd, "cluster-queue", query.ClusterQueues)
+	f.CompleteFlag(cmd, "queue", query.LocalQueues)
+	for _, other := range []string{"kubeconfig", "limit", "offset", "output", "watch"} {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
 	}
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "namespace")
@@ -123,21 +134,43 @@ func (f *flags) pendingOf(ctx context.Context, c *query.Cluster) ([]visibility.P
 	return items, nil
 }
 
-// writePending prints a table.
-func writePending(out io.Writer, items []visibility.PendingWorkload, now time.Time) error {
+// write prints quota Workloads in the selected format. JSON and YAML have the kind of the visibility API.
+func (f *flags) write(out io.Writer, items []visibility.PendingWorkload, now time.Time) error {
+	if !f.format.IsText() {
+		return f.format.Write(out, &visibility.PendingWorkloadsSummary{
+			TypeMeta: metav1.TypeMeta{APIVersion: visibility.SchemeGroupVersion.String(), Kind: "PendingWorkloadsSummary"}, Items: append([]visibility.PendingWorkload{}, items...), // a list, not null
+		})
+	}
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(out, "No pending quota Workloads.")
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, err := fmt.Fprintln(table, "CLUSTERQUEUE-POSITION\tLOCALQUEUE-POSITION\tNAMESPACE\tNAME\tQUEUE\tPRIORITY\tAGE\tOWNER")
+	_, err := fmt.Fprintln(table, "CLUSTERQUEUE-POSITION\tLOCALQUEUE-POSITION\tNAMESPACE\tNAME\tQUEUE\tPRIORITY\tAGE\tOWNER"+f.ifWide("\tREASON\tMESSAGE"))
 	for i := range items {
 		w := &items[i]
-		_, failure := fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", w.PositionInClusterQueue, w.PositionInLocalQueue,
-			w.Namespace, w.Name, w.LocalQueueName, w.Priority, duration.HumanDuration(now.Sub(w.CreationTimestamp.Time)), ownerOf(w))
+		_, failure := fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s%s\n", w.PositionInClusterQueue, w.PositionInLocalQueue,
+			w.Namespace, w.Name, w.LocalQueueName, w.Priority, duration.HumanDuration(now.Sub(w.CreationTimestamp.Time)), ownerOf(w), f.ifWide("\t"+strings.Join(reasonOf(w), "\t")))
 		err = errors.Join(err, failure)
 	}
 	return errors.Join(err, table.Flush())
+}
+
+// ifWide returns the cells of a row that only the wide format has.
+func (f *flags) ifWide(cells string) string {
+	if f.format == output.Wide {
+		return cells
+	}
+	return ""
+}
+
+// reasonOf returns the reason and the message of the explanation of a quota Workload.
+func reasonOf(w *visibility.PendingWorkload) []string {
+	var x visibilityapi.Explanation
+	if json.Unmarshal([]byte(w.Annotations[apis.ExplanationAnnotation]), &x) != nil {
+		return []string{"-", "-"} // written by a manager of another version, or by Kueue
+	}
+	return []string{cmp.Or(x.Reason, "-"), cmp.Or(x.Message, "-")}
 }
 
 // ownerOf returns the kind and name of the controller of a quota Workload.

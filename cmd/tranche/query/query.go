@@ -36,6 +36,7 @@ type Flags struct {
 func (f *Flags) Add(cmd *cobra.Command) {
 	f.AddKubeconfig(cmd)
 	cmd.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "namespace; defaults to the namespace of the kubeconfig's context")
+	f.CompleteFlag(cmd, "namespace", Namespaces)
 }
 
 // AddKubeconfig adds the flag that selects the cluster.

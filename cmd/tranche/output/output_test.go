@@ -1,0 +1,108 @@
+package output_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
+)
+
+func TestFormat(t *testing.T) {
+	object := map[string]any{"name": "a", "items": []int{1}}
+	for args, want := range map[string]string{
+		"-o json": "{\n    \"items\": [\n        1\n    ],\n    \"name\": \"a\"\n}\n",
+		"-o yaml": "items:\n- 1\nname: a\n",
+	} {
+		f := parse(t, args)
+		var out bytes.Buffer
+		if err := f.Write(&out, object); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" || f.IsText() {
+			t.Errorf("%s is text: %t\n%s", args, f.IsText(), diff)
+		}
+	}
+	if f := parse(t, ""); !f.IsText() {
+		t.Errorf("without the flag the format is %q", f)
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	var f output.Format
+	cmd := &cobra.Command{}
+	f.Add(cmd, output.JSON, output.YAML)
+	err := cmd.ParseFlags([]string{"-o", "wide"})
+	if err == nil || !strings.HasSuffix(err.Error(), "must be one of json, yaml") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func parse(t *testing.T, args string) output.Format {
+	t.Helper()
+	var f output.Format
+	cmd := &cobra.Command{}
+	f.Add(cmd, output.JSON, output.YAML)
+	if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestRepeat asks every 5 seconds. An answer that has not changed is not printed again, and an error does not end the watch.
+func TestRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		failure := errors.New("connection refused")
+		answers := []struct {
+			text string
+			err  error
+		}{{"a", nil}, {"a", nil}, {"", failure}, {"", failure}, {"b", nil}, {"", failure}}
+		asked := 0
+		var printed []string
+		var warnings bytes.Buffer
+		begin := time.Now()
+		err := output.Repeat(ctx, &output.Watch{IsOn: true, Interval: 5 * time.Second}, &warnings,
+			func(context.Context) (string, error) {
+				answer := answers[asked]
+				if asked++; asked == len(answers) {
+					cancel()
+				}
+				return answer.text, answer.err
+			},
+			func(text string) error { printed = append(printed, text); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a", "b"}, printed); diff != "" {
+			t.Error(diff)
+		}
+		if want := "tranche: connection refused\n"; warnings.String() != want+want {
+			t.Errorf("warnings:\n%s", warnings.String())
+		}
+		if took := time.Since(begin); took != 25*time.Second {
+			t.Errorf("6 questions took %s, want 25s", took)
+		}
+	})
+}
+
+func TestFirstErrorEnds(t *testing.T) {
+	failure := errors.New("forbidden")
+	ask := func(context.Context) (int, error) { return 0, failure }
+	show := func(int) error { t.Error("printed"); return nil }
+	if err := output.Repeat(t.Context(), &output.Watch{IsOn: true, Interval: time.Second}, nil, ask, show); !errors.Is(err, failure) {
+		t.Errorf("the error is %v", err)
+	}
+	err := output.Repeat(t.Context(), &output.Watch{IsOn: true, Interval: time.Millisecond}, nil, ask, show)
+	if err == nil || exitcode.Of(err) != exitcode.BadInput {
+		t.Errorf("too short an interval: %v", err)
+	}
+}

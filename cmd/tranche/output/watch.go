@@ -1,0 +1,69 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+)
+
+// minInterval limits how often a verb asks again.
+const minInterval = time.Second
+
+// A Watch says whether and how often to ask again.
+type Watch struct {
+	IsOn     bool
+	Interval time.Duration
+}
+
+// Add adds the flags to a command.
+func (w *Watch) Add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&w.IsOn, "watch", "w", false, "print the answer again whenever it changes, until interrupted")
+	cmd.Flags().DurationVar(&w.Interval, "interval", 5*time.Second, "with --watch: how often to ask, at least "+minInterval.String())
+}
+
+// Repeat asks and prints once, or with a Watch until the context ends: it prints an answer that differs from the last one that was printed. Only
+// the first error ends it. A later one is printed to warnings, unless the last one was the same.
+func Repeat[T any](ctx context.Context, w *Watch, warnings io.Writer, ask func(context.Context) (T, error), show func(T) error) error {
+	if w.IsOn && w.Interval < minInterval {
+		return exitcode.AsBadInput(fmt.Errorf("--interval is %s, must be at least %s", w.Interval, minInterval))
+	}
+	last, err := ask(ctx)
+	if err != nil {
+		return err
+	}
+	if err := show(last); err != nil || !w.IsOn {
+		return err
+	}
+	ticker := time.NewTicker(w.Interval)
+	defer ticker.Stop()
+	for warned := ""; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		answer, err := ask(ctx)
+		if err != nil {
+			if text := err.Error(); text != warned && !errors.Is(err, context.Canceled) {
+				warned = text
+				_, _ = fmt.Fprintln(warnings, "tranche:", text) // there is no place left to report that warnings cannot be printed
+			}
+			continue
+		}
+		warned = ""
+		if equality.Semantic.DeepEqual(last, answer) {
+			continue
+		}
+		last = answer
+		if err := show(answer); err != nil {
+			return err
+		}
+	}
+}
