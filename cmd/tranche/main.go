@@ -4,6 +4,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +22,11 @@ func main() {
 	}
 }
 
+// isPlugin reports whether kubectl runs the program: it finds plugins by the name of their file.
+func isPlugin(program string) bool {
+	return strings.HasPrefix(filepath.Base(program), "kubectl-")
+}
+
 // newCommand returns the command with all its verbs.
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -28,6 +35,10 @@ func newCommand() *cobra.Command {
 		Long:          "Tranche admits staged JobSets against GPU and TPU quota, one stage at a time.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Annotations:   map[string]string{},
+	}
+	if isPlugin(os.Args[0]) {
+		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
 		newUninstallCommand(), newVersionCommand())
