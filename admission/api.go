@@ -2,6 +2,7 @@ package admission
 
 import (
 	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/observe"
@@ -137,4 +138,12 @@ const (
 	Reserve = model.Reserve
 	// Greedy only checks whether the stage itself fits. JobSets can deadlock.
 	Greedy = model.Greedy
+)
+
+// Checks that no release of quota can satisfy: Explanations name them.
+const (
+	// WithinLimits is the check that a stage fits if nothing is charged.
+	WithinLimits = check.WithinLimits
+	// PeakWithinLimits is the check that the stages fit which a JobSet may hold at once, if nothing else is charged.
+	PeakWithinLimits = check.PeakWithinLimits
 )

@@ -23,6 +23,8 @@ import (
 type Durations struct {
 	// Estimates are how long stages take. Of several that match a stage the first one counts.
 	Estimates []Estimate
+	// History is how long earlier stages took. It counts for stages without an estimate, and may be nil.
+	History *History
 	// Termination is how long pods take to terminate that are told to stop, unless the snapshot shows when they are killed.
 	Termination time.Duration
 	// Checks is how long AdmissionChecks take until they are Ready.
@@ -80,6 +82,7 @@ func (e *Estimate) expected(elapsed time.Duration) time.Duration {
 type estimatedCourse struct {
 	*cluster.Cluster
 	estimates []Estimate
+	history   *History
 	// onlyLimits is true if the run times of the estimates do not count.
 	onlyLimits bool
 }
@@ -145,7 +148,30 @@ func (c *estimatedCourse) estimateOf(w *kueue.Workload) *Estimate {
 			return e
 		}
 	}
+	if r, _ := c.history.of(w); len(r.last) > 0 {
+		return &r.estimate
+	}
 	return nil
+}
+
+// endOf returns when a running quota Workload ends by its limit, or about then by an estimate, whichever is first, or zero.
+func (d *Durations) endOf(w *kueue.Workload, now time.Time) time.Time {
+	c := &estimatedCourse{estimates: d.Estimates, history: d.History}
+	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil {
+		return time.Time{}
+	}
+	var end time.Time
+	if limit := w.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		end = admitted.LastTransitionTime.Add(time.Duration(*limit-ptr.Deref(w.Status.AccumulatedPastExecutionTimeSeconds, 0)) * time.Second)
+	}
+	if e := c.estimateOf(w); c.hasRunTime(e) {
+		about := admitted.LastTransitionTime.Add(e.expected(now.Sub(admitted.LastTransitionTime.Time)))
+		if end.IsZero() || about.Before(end) {
+			end = about
+		}
+	}
+	return end
 }
 
 // isEndless reports whether a quota Workload holds quota, and nothing is known of when it releases it.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -51,6 +50,8 @@ type Start struct {
 	By time.Time
 	// About is when it is admitted if limits and estimates end stages. It is zero if it is not admitted then, or if there are no estimates.
 	About time.Time
+	// Basis is from which runs About comes: those of the stage whose estimated end is the last one before it. It is zero if there are none.
+	Basis Basis
 	// Waits says why an Unknown one still waits at the end: the first check that it does not pass, as `tranche explain` prints it.
 	Waits string
 	// Blockers hold the quota that an Unknown one needs and have neither a limit nor an estimate, in order.
@@ -78,11 +79,11 @@ func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction,
 // ForecastOf does the same for some of the quota Workloads, and simulates only the queues that can influence when they start: those in the same
 // trees of Cohorts. So it takes less time.
 func ForecastOf(s *snapshot.Snapshot, d *Durations, until time.Time, workloads ...admission.StageKey) (*Prediction, error) {
-	part := s
-	if s.Configuration == nil || !ptr.Deref(s.Configuration.WaitForPodsReady.BlockAdmission, false) {
-		part = around(s, workloads)
+	asked := map[admission.StageKey]bool{}
+	for _, key := range workloads {
+		asked[key] = true
 	}
-	return predict(part, d, until, func(w *kueue.Workload) bool { return isPending(w) && slices.Contains(workloads, cluster.KeyOf(w)) })
+	return predict(influencing(s, workloads), d, until, func(w *kueue.Workload) bool { return isPending(w) && asked[cluster.KeyOf(w)] })
 }
 
 // predict returns when those pending quota Workloads start that are asked for.
@@ -99,13 +100,13 @@ func predict(s *snapshot.Snapshot, d *Durations, until time.Time, isAsked func(*
 		p.Starts[i].By = limited.at(p.Starts[i].Workload)
 	}
 	last := limited
-	if slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
+	if !d.History.isEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
 		last = &forecast{durations: d, isAsked: isAsked}
 		if err := last.run(s, until); err != nil {
 			return nil, err
 		}
 		for i := range p.Starts {
-			p.Starts[i].About = last.at(p.Starts[i].Workload)
+			p.Starts[i].About, p.Starts[i].Basis = last.at(p.Starts[i].Workload), last.bases[p.Starts[i].Workload]
 		}
 	}
 	last.explainUnknown(p.Starts)
@@ -126,6 +127,10 @@ type forecast struct {
 	starts   []Start
 	admitted map[admission.StageKey]time.Duration
 	awaited  int
+	// ends has the bases of the estimated ends at the time of the last one, and bases those of the admissions that followed.
+	ends   []Basis
+	endsAt time.Duration
+	bases  map[admission.StageKey]Basis
 	// gangs has the quota Workloads of the gangs that gather their quota in parts, and blockers those of quota Workloads that are known.
 	gangs    map[admission.StageKey][]admission.StageKey
 	blockers map[admission.StageKey]explained
@@ -138,9 +143,9 @@ func (f *forecast) run(s *snapshot.Snapshot, until time.Time) (err error) {
 		return err
 	}
 	f.IsQuiet, f.IsSilent = true, true
-	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, onlyLimits: f.onlyLimits}
+	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, history: f.durations.History, onlyLimits: f.onlyLimits}
 	f.Course = f.course
-	f.admitted = map[admission.StageKey]time.Duration{}
+	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
 	for _, key := range f.WorkloadKeys() {
 		if w := f.Workloads[key]; f.isAsked(w) {
 			f.starts = append(f.starts, startOf(w))
@@ -171,12 +176,35 @@ func (f *forecast) watch() {
 	f.Observe = func(event admission.Event) {
 		if observed, is := event.(admission.WorkloadObserved); is {
 			w := observed.Workload
+			f.noteEnd(w)
 			if at, isPending := f.admitted[cluster.KeyOf(w)]; isPending && at < 0 && isAdmitted(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 				f.admitted[cluster.KeyOf(w)] = f.Now
 				f.awaited--
+				f.noteBasis(cluster.KeyOf(w))
 			}
 		}
 		observe(event)
+	}
+}
+
+// noteEnd records the end of a stage that comes from its history.
+func (f *forecast) noteEnd(w *kueue.Workload) {
+	finished := quotaworkload.FindTrue(w, kueue.WorkloadFinished)
+	if f.durations == nil || f.onlyLimits || f.durations.History.isEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
+		return
+	}
+	if b := f.durations.History.basisOf(w); b.Runs > 0 {
+		if f.Now > f.endsAt {
+			f.ends = nil
+		}
+		f.ends, f.endsAt = append(f.ends, b), f.Now
+	}
+}
+
+// noteBasis records on which history an admission is based.
+func (f *forecast) noteBasis(key admission.StageKey) {
+	if len(f.ends) > 0 {
+		f.bases[key] = slices.MinFunc(f.ends, compareBases)
 	}
 }
 

@@ -1,4 +1,5 @@
-package simulator
+// Package scope finds the part of a snapshot that can influence when some quota Workloads start.
+package scope
 
 import (
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -21,27 +23,31 @@ type scope struct {
 	// A link connects trees: a JobSet, a gang, or a group of gangs that are admitted together, has quota Workloads in all of them.
 	rootsOf map[string][]string
 	linksOf map[string][]string
-	// within has the roots that count.
+	// within has the roots that count, and asked the quota Workloads.
 	within map[string]bool
+	asked  map[admission.StageKey]bool
 }
 
-// around returns the part of a snapshot that can influence when some quota Workloads start.
-func around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot {
+// Around returns the part of a snapshot that can influence when some quota Workloads start.
+func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot {
 	c := &scope{
 		Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{},
-		within: map[string]bool{},
+		within: map[string]bool{}, asked: map[admission.StageKey]bool{},
+	}
+	for _, key := range keys {
+		c.asked[key] = true
 	}
 	c.findRoots()
 	c.findLinks()
 	for _, w := range s.Workloads {
-		if slices.Contains(keys, admission.StageKey{Namespace: w.Namespace, Name: w.Name}) {
+		if c.asked[cluster.KeyOf(w)] {
 			for _, link := range linksOf(w) {
 				c.include(c.rootsOf[link]...)
 			}
 			c.include(c.rootsOfWorkload(w)...)
 		}
 	}
-	return c.part(keys)
+	return c.part()
 }
 
 // findRoots follows the parents of each ClusterQueue. In a cycle it stops after as many steps as there are Cohorts.
@@ -129,8 +135,8 @@ func (c *scope) include(roots ...string) {
 	}
 }
 
-// part returns the objects in the trees that count, with the quota Workloads of the keys wherever they are.
-func (c *scope) part(keys []admission.StageKey) *snapshot.Snapshot {
+// part returns the objects in the trees that count, with the quota Workloads that are asked for wherever they are.
+func (c *scope) part() *snapshot.Snapshot {
 	part := *c.Snapshot
 	part.ClusterQueues, part.JobSets, part.Workloads, part.Jobs = nil, nil, nil, nil
 	counts := func(roots []string) bool {
@@ -143,7 +149,7 @@ func (c *scope) part(keys []admission.StageKey) *snapshot.Snapshot {
 		}
 	}
 	for _, w := range c.Workloads {
-		if counts(c.rootsOfWorkload(w)) || slices.Contains(keys, admission.StageKey{Namespace: w.Namespace, Name: w.Name}) {
+		if counts(c.rootsOfWorkload(w)) || c.asked[cluster.KeyOf(w)] {
 			part.Workloads = append(part.Workloads, w)
 			jobSets[types.UID(w.Labels[apis.JobUIDLabel])] = true
 		}

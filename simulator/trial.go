@@ -1,0 +1,294 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// A Change is one thing that could happen: a running quota Workload succeeds, or a limit of a queue gets another value.
+type Change struct {
+	// Succeeds is the quota Workload that succeeds, or zero.
+	Succeeds admission.StageKey
+	// Limit is the limit that changes, if no quota Workload succeeds.
+	Limit Limit
+	// To is the new value of the limit.
+	To resource.Quantity
+}
+
+// A Limit is a limit of a ClusterQueue or Cohort: nominalQuota, borrowingLimit or lendingLimit of one resource of one flavor.
+type Limit struct {
+	Kind     visibility.NodeKind
+	Name     string
+	Flavor   kueue.ResourceFlavorReference
+	Resource corev1.ResourceName
+	Field    visibility.Limit
+}
+
+// A Running is a quota Workload that is admitted and runs, and what is released when it succeeds.
+type Running struct {
+	Workload      admission.StageKey
+	JobSet, Stage string
+	ClusterQueue  string
+	Usage         map[FlavorResource]resource.Quantity
+	// End is when it ends at the latest if it has a limit, or about then if there is an estimate. It is zero if nothing is known.
+	End time.Time
+}
+
+// A FlavorResource is a resource of a flavor.
+type FlavorResource = cluster.FlavorResource
+
+// A Laboratory tries changes on copies of the queues around one pending quota Workload of a snapshot.
+type Laboratory struct {
+	part      *snapshot.Snapshot
+	durations *Durations
+	target    admission.StageKey
+}
+
+// An Outcome is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
+// or ends. Pods that terminate do so at once, and AdmissionChecks pass.
+type Outcome struct {
+	IsAdmitted bool
+	// Evicts is how many quota Workloads the engine evicts.
+	Evicts int
+	// Explanation says why it still waits.
+	Explanation visibility.Explanation
+}
+
+// NewLaboratory returns one for a quota Workload.
+func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageKey) *Laboratory {
+	return &Laboratory{part: influencing(s, []admission.StageKey{workload}), durations: d, target: workload}
+}
+
+// Size returns the number of quota Workloads that each trial has to read.
+func (l *Laboratory) Size() int { return len(l.part.Workloads) }
+
+// ClusterQueue returns the ClusterQueue in which the quota Workload waits, or nil.
+func (l *Laboratory) ClusterQueue() *kueue.ClusterQueue {
+	i := slices.IndexFunc(l.part.Workloads, func(w *kueue.Workload) bool { return cluster.KeyOf(w) == l.target })
+	if i < 0 {
+		return nil
+	}
+	w := l.part.Workloads[i]
+	for _, lq := range l.part.LocalQueues {
+		if lq.Namespace != w.Namespace || lq.Name != string(w.Spec.QueueName) {
+			continue
+		}
+		for _, cq := range l.part.ClusterQueues {
+			if cq.Name == string(lq.Spec.ClusterQueue) {
+				return cq
+			}
+		}
+	}
+	return nil
+}
+
+// Running returns the quota Workloads that run, in the order of the snapshot. A growth of a stage is not one of them: it ends with the stage.
+func (l *Laboratory) Running() []Running {
+	var all []Running
+	for _, w := range l.part.Workloads {
+		if !isAdmitted(w) || !cluster.IsEvictable(w) || !w.DeletionTimestamp.IsZero() || jobsetstate.GrowthNumber(w) > 0 {
+			continue
+		}
+		queue := string(w.Status.Admission.ClusterQueue)
+		all = append(all, Running{
+			Workload: cluster.KeyOf(w), JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel], ClusterQueue: queue,
+			Usage: cluster.Usage(w, queue), End: l.durations.endOf(w, l.part.TakenAt),
+		})
+	}
+	return all
+}
+
+// Value returns the value of a limit. ok is false if it is not set.
+func (l *Laboratory) Value(limit Limit) (value resource.Quantity, ok bool) {
+	q := limit.in(l.part)
+	if q == nil {
+		return value, false
+	}
+	switch limit.Field {
+	case visibility.BorrowingLimit:
+		return ptr.Deref(q.BorrowingLimit, value), q.BorrowingLimit != nil
+	case visibility.LendingLimit:
+		return ptr.Deref(q.LendingLimit, value), q.LendingLimit != nil
+	case visibility.NominalQuota:
+		return q.NominalQuota, true
+	case visibility.SharedQuota:
+	}
+	return value, false
+}
+
+// in returns the quota of a snapshot that has a limit, or nil.
+func (limit *Limit) in(s *snapshot.Snapshot) *kueue.ResourceQuota {
+	var groups []kueue.ResourceGroup
+	for _, q := range s.ClusterQueues {
+		if limit.Kind == visibility.ClusterQueue && q.Name == limit.Name {
+			groups = q.Spec.ResourceGroups
+		}
+	}
+	for _, c := range s.Cohorts {
+		if limit.Kind == visibility.Cohort && c.Name == limit.Name {
+			groups = c.Spec.ResourceGroups
+		}
+	}
+	for i := range groups {
+		for j := range groups[i].Flavors {
+			f := &groups[i].Flavors[j]
+			for k := range f.Resources {
+				if f.Name == limit.Flavor && f.Resources[k].Name == limit.Resource {
+					return &f.Resources[k]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Try lets changes happen in a copy of the queues.
+func (l *Laboratory) Try(changes ...Change) (Outcome, error) {
+	part := l.with(changes)
+	sim, _, err := fromSnapshot(part, 0)
+	if err != nil {
+		return Outcome{}, err
+	}
+	sim.IsQuiet, sim.IsSilent = true, true
+	sim.Course = nothingHappens{}
+	t := &forecast{simulation: sim, admitted: map[admission.StageKey]time.Duration{l.target: -1}, awaited: 1}
+	evicts := t.countEvictions()
+	t.watch()
+	t.answerChecks(0)
+	t.endTerminations()
+	if err := t.resume(); err != nil {
+		return Outcome{}, err
+	}
+	for i := range changes {
+		if changes[i].Succeeds.Name != "" {
+			t.succeed(changes[i].Succeeds)
+		}
+	}
+	if err := t.advance(0); err != nil {
+		return Outcome{}, fmt.Errorf("try changes for quota Workload %s: %w", l.target, err)
+	}
+	o := Outcome{IsAdmitted: t.admitted[l.target] >= 0, Evicts: len(evicts)}
+	if !o.IsAdmitted {
+		o.Explanation, _ = t.Engine.Explanation(l.target)
+	}
+	return o, nil
+}
+
+// with returns the objects with the changed limits.
+func (l *Laboratory) with(changes []Change) *snapshot.Snapshot {
+	part := *l.part
+	part.ClusterQueues, part.Cohorts = slices.Clone(part.ClusterQueues), slices.Clone(part.Cohorts)
+	for i := range changes {
+		c := &changes[i]
+		if c.Succeeds.Name != "" {
+			continue
+		}
+		for k, q := range part.ClusterQueues {
+			if c.Limit.Kind == visibility.ClusterQueue && q.Name == c.Limit.Name {
+				part.ClusterQueues[k] = q.DeepCopy()
+			}
+		}
+		for k, cohort := range part.Cohorts {
+			if c.Limit.Kind == visibility.Cohort && cohort.Name == c.Limit.Name {
+				part.Cohorts[k] = cohort.DeepCopy()
+			}
+		}
+		c.write(&part)
+	}
+	return &part
+}
+
+// write sets the new value of a limit.
+func (c *Change) write(s *snapshot.Snapshot) {
+	q := c.Limit.in(s)
+	if q == nil {
+		return
+	}
+	switch c.Limit.Field {
+	case visibility.BorrowingLimit:
+		q.BorrowingLimit = &c.To
+	case visibility.LendingLimit:
+		q.LendingLimit = &c.To
+	case visibility.NominalQuota:
+		q.NominalQuota = c.To
+	case visibility.SharedQuota:
+	}
+}
+
+// nothingHappens is the course of pods of which none gets ready or ends.
+type nothingHappens struct{}
+
+// OfJob implements cluster.Course.
+func (nothingHappens) OfJob(*cluster.UserJob, *batchv1.Job, time.Duration) cluster.Behavior {
+	return cluster.Behavior{}
+}
+
+// OfPodSet implements cluster.Course.
+func (nothingHappens) OfPodSet(*cluster.UserJob, string, time.Duration) cluster.Behavior {
+	return cluster.Behavior{}
+}
+
+// countEvictions returns a set to which the quota Workloads will be added that are evicted from now on.
+func (s *simulation) countEvictions() map[admission.StageKey]bool {
+	before, since := map[admission.StageKey]bool{}, map[admission.StageKey]bool{}
+	for key, w := range s.Workloads {
+		before[key] = quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
+	}
+	observe := s.Observe
+	s.Observe = func(event admission.Event) {
+		if observed, is := event.(admission.WorkloadObserved); is {
+			w := observed.Workload
+			if key := cluster.KeyOf(w); !before[key] && quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
+				since[key] = true
+			}
+		}
+		observe(event)
+	}
+	return since
+}
+
+// endTerminations lets pods that have been told to stop terminate at once.
+func (s *simulation) endTerminations() {
+	for _, p := range s.Pods {
+		p.EndsAt = 0
+	}
+	for _, j := range s.PlainJobs {
+		j.Plain.StopsAt = 0
+	}
+}
+
+// succeed lets all pods of a quota Workload succeed.
+func (s *simulation) succeed(key admission.StageKey) {
+	w := s.Workloads[key]
+	if j := s.PlainJobs[key]; j != nil && j.Plain.IsReleased {
+		for _, pods := range j.Plain.Pods {
+			pods.Set(true)
+		}
+		s.plainJobController.Reconcile(j)
+		return
+	}
+	for _, job := range s.JobsOf(types.UID(w.Labels[apis.JobUIDLabel])) {
+		name := kueue.NewPodSetReference(jobsetstate.ReplicatedJobOf(job))
+		isOf := slices.ContainsFunc(w.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })
+		if p := s.PodsOf(job); isOf && childjob.IsRunning(job) && len(p.Batches) > 0 {
+			s.jobController.Succeed(job)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package simulator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/simulator/unblock"
+)
+
+// answered returns the sets that are found for a quota Workload, one line each, and what else is said.
+func answered(t *testing.T, text, name string) []string {
+	t.Helper()
+	p, err := simulator.Pause("# story\n"+text, 5*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range p.Pending() {
+		if key.Name != name && !strings.HasPrefix(key.Name, "jobset-"+name+"-") {
+			continue
+		}
+		a, err := unblock.Find(simulator.NewLaboratory(p.Taken, &simulator.Durations{}, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		if a.Why != "" {
+			lines = append(lines, a.Why)
+		}
+		for i := range a.Sets {
+			lines = append(lines, setLine(&a.Sets[i]))
+		}
+		return lines
+	}
+	t.Fatalf("%s is not pending", name)
+	return nil
+}
+
+func setLine(set *unblock.Set) string {
+	var parts []string
+	for i := range set.Succeed {
+		parts = append(parts, "end "+strings.TrimSuffix(set.Succeed[i].JobSet+"/"+set.Succeed[i].Stage, "/")+set.Succeed[i].Workload.Name[strings.LastIndex(set.Succeed[i].Workload.Name, "-")+1:])
+	}
+	for i := range set.Raise {
+		r := &set.Raise[i]
+		parts = append(parts, fmt.Sprintf("%s %s %s %s %s->%s", r.Limit.Kind, r.Limit.Name, r.Limit.Field, r.Limit.Flavor, r.From.String(), r.To.String()))
+	}
+	line := strings.Join(parts, " and ")
+	if set.Evicts > 0 {
+		line += fmt.Sprintf(" evicting %d", set.Evicts)
+	}
+	return line
+}
+
+func TestUnblock(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"the least quota first, then the earliest end": {
+			"queue ml gpu=8\nsubmit a queue=ml pods=gpu:4 max-time=1h\nsubmit b queue=ml pods=gpu:4 max-time=30m\nsubmit x queue=ml pods=gpu:3 at=1m\n",
+			[]string{"ClusterQueue ml nominalQuota default 8->11", "end b", "end a"},
+		},
+		"two that end": {
+			"queue ml gpu=4\nsubmit a queue=ml pods=gpu:2\nsubmit b queue=ml pods=gpu:1\nsubmit c queue=ml pods=gpu:1\nsubmit x queue=ml pods=gpu:3 at=1m\n",
+			[]string{"ClusterQueue ml nominalQuota default 4->7", "end a and end b", "end a and end c"},
+		},
+		"a later stage takes what an earlier one releases": {
+			"queue ml gpu=4\nsubmit a queue=ml stages=p(gpu=2)=Succeeded=>q(gpu=2)\nsubmit b queue=ml pods=gpu:2\nsubmit x queue=ml pods=gpu:2 at=1m\n",
+			[]string{"ClusterQueue ml nominalQuota default 4->6", "end b"},
+		},
+		"a limit to borrow": {
+			"cohort lab\nqueue ml gpu=2/borrow=1 cohort=lab\nqueue other gpu=4 cohort=lab\nsubmit a queue=ml pods=gpu:2\nsubmit x queue=ml pods=gpu:2 at=1m\n",
+			[]string{"ClusterQueue ml borrowingLimit default 1->2", "ClusterQueue ml nominalQuota default 2->3", "end a"},
+		},
+		"a limit to lend": {
+			"cohort lab\nqueue ml gpu=2 cohort=lab\nqueue other gpu=4/lend=0 cohort=lab\nsubmit a queue=ml pods=gpu:2\nsubmit x queue=ml pods=gpu:2 at=1m\n",
+			[]string{"ClusterQueue ml nominalQuota default 2->4", "ClusterQueue other lendingLimit default 0->2", "end a"},
+		},
+		"a borrower": {
+			"cohort lab\nqueue ml gpu=2 cohort=lab\nqueue other gpu=2 cohort=lab\nsubmit a queue=other pods=gpu:4\nsubmit x queue=ml pods=gpu:2 at=1m\n",
+			[]string{"ClusterQueue ml nominalQuota default 2->4", "end a"},
+		},
+		"more than there can ever be": {
+			"queue ml gpu=2\nsubmit a queue=ml pods=gpu:1\nsubmit x queue=ml pods=gpu:3 at=1m\n",
+			[]string{"no completion lets it in: it asks for more than these queues can ever have; ask for less, or raise the limits", "ClusterQueue ml nominalQuota default 2->4"},
+		},
+		"a stopped queue": {
+			"queue ml gpu=2\nsubmit x queue=ml pods=gpu:1 at=2m\nchange queue ml stop=Hold at=1m\n",
+			[]string{"check ClusterQueueIsActive fails, which is not about missing quota: completions and limits were not searched"},
+		},
+		"a resource without quota": {
+			"queue ml gpu=2\nsubmit x queue=ml pods=tpu:1 at=1m\n",
+			[]string{"check ResourcesAreCovered fails, which is not about missing quota: completions and limits were not searched"},
+		},
+		"behind another one": {
+			"queue ml gpu=2 strategy=StrictFIFO\nsubmit a queue=ml pods=gpu:1\nsubmit b queue=ml pods=gpu:2 at=1m\nsubmit x queue=ml pods=gpu:1 at=2m\n",
+			[]string{"quota Workload default/b is ahead in the queue and must be admitted first: explain that one"},
+		},
+		"too many small ones": {
+			"queue ml gpu=6\n" + small(6) + "submit x queue=ml pods=gpu:5 at=1m\n",
+			[]string{"ClusterQueue ml nominalQuota default 6->11"},
+		},
+		"quota that is being released": {
+			"queue ml gpu=2\nsubmit a queue=ml pods=gpu:2 stop-after=10m\nsubmit x queue=ml pods=gpu:2 at=1m\ndelete a at=2m\n",
+			[]string{"nothing has to change: quota that is free or being released is enough"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := gocmp.Diff(c.want, answered(t, c.text, "x")); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// small submits jobs of one GPU each.
+func small(count int) string {
+	text := ""
+	for i := range count {
+		text += fmt.Sprintf("submit s%d queue=ml pods=gpu:1\n", i)
+	}
+	return text
+}
+
+// TestRandomUnblock applies each set that is found for pending quota Workloads of random scenarios, and each part of it.
+func TestRandomUnblock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := slices.DeleteFunc(randomLines(t), func(line string) bool { return strings.HasPrefix(line, "fail-write") })
+		text := strings.Join(lines, "")
+		p, err := simulator.Pause(text, time.Duration(rapid.IntRange(0, 1500).Draw(t, "snapshot"))*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.IsTerminating() {
+			t.Skip("pods terminate, which takes no time for an answer")
+		}
+		for _, key := range p.Pending() {
+			a, err := unblock.Find(simulator.NewLaboratory(p.Taken, &simulator.Durations{}, key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(a.Sets) == 0 && a.Why == "" || len(a.Sets) > 3 {
+				t.Fatalf("%s: %v\n%s", key, a, text)
+			}
+			for i := range a.Sets {
+				comesTrueExactly(t, p, key, a.Sets[i].Changes(), text)
+			}
+		}
+	})
+}
+
+// comesTrueExactly checks that a quota Workload is admitted after some changes, and not after a part of them.
+func comesTrueExactly(t *rapid.T, p *simulator.Paused, key admission.StageKey, changes []simulator.Change, text string) {
+	for mask := range 1 << len(changes) {
+		var part []simulator.Change
+		for i := range changes {
+			if mask&(1<<i) != 0 {
+				part = append(part, changes[i])
+			}
+		}
+		got, err := p.IsAdmittedAfter(key, part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := len(part) == len(changes); got != want {
+			t.Fatalf("%s is admitted after %v of %v: %t\n%s", key, part, changes, got, text)
+		}
+	}
+}
