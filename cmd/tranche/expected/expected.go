@@ -31,16 +31,14 @@ func Write(out, warnings io.Writer, s *snapshot.Snapshot, filter Filter, horizon
 	if horizon <= 0 {
 		return fmt.Errorf("the horizon is %s, must be positive", horizon)
 	}
-	p, err := simulator.Forecast(s, &simulator.Durations{}, s.TakenAt.Add(horizon))
+	p, err := filter.predict(s, s.TakenAt.Add(horizon))
 	if err != nil {
 		return fmt.Errorf("predict the starts: %w", err)
 	}
-	for _, left := range p.LeftOut {
-		if _, err := fmt.Fprintf(warnings, "not simulated: %s %s: %s\n", left.Kind, left.Key, left.Why); err != nil {
-			return fmt.Errorf("print what is not simulated: %w", err)
-		}
+	if err := WriteLeftOut(warnings, p); err != nil {
+		return err
 	}
-	starts := slices.DeleteFunc(p.Starts, filter.excludes(s))
+	starts := p.Starts
 	if len(starts) == 0 {
 		_, err := fmt.Fprintln(out, "No pending quota Workloads.")
 		return err
@@ -52,14 +50,33 @@ func Write(out, warnings io.Writer, s *snapshot.Snapshot, filter Filter, horizon
 	_, err = fmt.Fprintln(table, "NAMESPACE\tNAME\tOWNER\tSTAGE\tEXPECTED-START")
 	for i := range starts {
 		start := &starts[i]
-		_, failure := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", start.Workload.Namespace, start.Workload.Name, cmp.Or(start.JobSet, "-"), stageOf(start), textOf(start, p))
+		_, failure := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", start.Workload.Namespace, start.Workload.Name, cmp.Or(start.JobSet, "-"), stageOf(start), Text(start, p))
 		err = errors.Join(err, failure)
 	}
 	return errors.Join(err, table.Flush())
 }
 
-// excludes returns a predicate of the starts that a filter does not select.
-func (f Filter) excludes(s *snapshot.Snapshot) func(simulator.Start) bool {
+// predict simulates only the queues that can influence the selected quota Workloads.
+func (f Filter) predict(s *snapshot.Snapshot, until time.Time) (*simulator.Prediction, error) {
+	durations := &simulator.Durations{History: simulator.HistoryOf(s)}
+	if f == (Filter{}) {
+		return simulator.Forecast(s, durations, until)
+	}
+	return simulator.ForecastOf(s, durations, until, simulator.PendingStages(s, f.selects(s))...)
+}
+
+// WriteLeftOut prints a warning for each JobSet that is not simulated.
+func WriteLeftOut(warnings io.Writer, p *simulator.Prediction) error {
+	for _, left := range p.LeftOut {
+		if _, err := fmt.Fprintf(warnings, "not simulated: %s %s: %s\n", left.Kind, left.Key, left.Why); err != nil {
+			return fmt.Errorf("print what is not simulated: %w", err)
+		}
+	}
+	return nil
+}
+
+// selects returns a predicate of the quota Workloads that a filter selects.
+func (f Filter) selects(s *snapshot.Snapshot) func(types.NamespacedName) bool {
 	clusterQueues, localQueues := map[types.NamespacedName]string{}, map[types.NamespacedName]string{}
 	for _, q := range s.LocalQueues {
 		clusterQueues[types.NamespacedName{Namespace: q.Namespace, Name: q.Name}] = string(q.Spec.ClusterQueue)
@@ -67,10 +84,10 @@ func (f Filter) excludes(s *snapshot.Snapshot) func(simulator.Start) bool {
 	for _, w := range s.Workloads {
 		localQueues[keyOf(w)] = string(w.Spec.QueueName)
 	}
-	return func(start simulator.Start) bool {
-		queue := types.NamespacedName{Namespace: start.Workload.Namespace, Name: localQueues[start.Workload]}
-		return f.Namespace != "" && f.Namespace != queue.Namespace || f.LocalQueue != "" && f.LocalQueue != queue.Name ||
-			f.ClusterQueue != "" && f.ClusterQueue != clusterQueues[queue]
+	return func(w types.NamespacedName) bool {
+		queue := types.NamespacedName{Namespace: w.Namespace, Name: localQueues[w]}
+		return (f.Namespace == "" || f.Namespace == queue.Namespace) && (f.LocalQueue == "" || f.LocalQueue == queue.Name) &&
+			(f.ClusterQueue == "" || f.ClusterQueue == clusterQueues[queue])
 	}
 }
 
@@ -93,16 +110,23 @@ func stageOf(s *simulator.Start) string {
 	return cmp.Or(s.Stage, "-")
 }
 
-// textOf returns when a quota Workload is expected to start and how sure that is, or why that is not known.
-func textOf(s *simulator.Start, p *simulator.Prediction) string {
+// Text returns when a quota Workload is expected to start and how sure that is, or why that is not known.
+func Text(s *simulator.Start, p *simulator.Prediction) string {
 	at := func(t time.Time) string {
 		return fmt.Sprintf("%s (%s after the snapshot)", t.UTC().Format("2006-01-02 15:04:05Z"), duration.HumanDuration(t.Sub(p.TakenAt)))
 	}
+	about := ""
+	if basis := s.Basis.String(); basis != "" && !s.About.IsZero() {
+		about = fmt.Sprintf("about %s, %s", at(s.About), basis)
+	}
 	switch s.Certainty() {
 	case simulator.By:
+		if about != "" && s.About.Before(s.By) {
+			return fmt.Sprintf("%s; by %s if all run to their limits", about, at(s.By))
+		}
 		return "by " + at(s.By)
 	case simulator.About:
-		return "about " + at(s.About)
+		return cmp.Or(about, "about "+at(s.About))
 	case simulator.Unknown:
 	}
 	var names []string

@@ -1,0 +1,130 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/simulator/unblock"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// An offline source explains from a snapshot.
+type offline struct {
+	*snapshot.Snapshot
+	horizon   time.Duration
+	warnings  io.Writer
+	durations *simulator.Durations
+
+	// The engine and the prediction are about all quota Workloads of the subject.
+	inspection *simulator.Inspection
+	prediction *simulator.Prediction
+}
+
+// find implements source. Without a namespace it looks in all of them.
+func (o *offline) find(_ context.Context, key types.NamespacedName) (*subject, error) {
+	var found []*subject
+	isIn := func(namespace string) bool { return key.Namespace == "" || key.Namespace == namespace }
+	for _, w := range o.Workloads {
+		if w.Name == key.Name && isIn(w.Namespace) {
+			found = append(found, &subject{key: keyOf(w), workloads: []*kueue.Workload{w}})
+		}
+	}
+	if len(found) == 0 {
+		found = o.findJobSets(key.Name, isIn)
+	}
+	switch len(found) {
+	case 0:
+		return nil, exitcode.AsBadInput(errNotFound(key))
+	case 1:
+		return found[0], o.ask(found[0].workloads)
+	}
+	namespaces := make([]string, len(found))
+	for i := range found {
+		namespaces[i] = found[i].key.Namespace
+	}
+	slices.Sort(namespaces)
+	return nil, exitcode.AsBadInput(fmt.Errorf("%q exists in the namespaces %s: choose one with -n", key.Name, strings.Join(namespaces, ", ")))
+}
+
+// findJobSets returns the JobSets of a name with their quota Workloads, also those that have been deleted since.
+func (o *offline) findJobSets(name string, isIn func(namespace string) bool) []*subject {
+	byNamespace := map[string]*subject{}
+	of := func(namespace string) *subject {
+		if byNamespace[namespace] == nil {
+			byNamespace[namespace] = &subject{key: types.NamespacedName{Namespace: namespace, Name: name}, isJobSet: true, jobSet: &jobsetapi.JobSet{}}
+		}
+		return byNamespace[namespace]
+	}
+	for _, js := range o.JobSets {
+		if js.Name == name && isIn(js.Namespace) {
+			of(js.Namespace).jobSet = js
+		}
+	}
+	for _, w := range o.Workloads {
+		if w.Labels[apis.JobSetLabel] == name && isIn(w.Namespace) {
+			s := of(w.Namespace)
+			s.workloads = append(s.workloads, w)
+		}
+	}
+	var all []*subject
+	for _, s := range byNamespace {
+		all = append(all, s)
+	}
+	return all
+}
+
+// ask reads the queues around some quota Workloads into an engine, and predicts when they start.
+func (o *offline) ask(workloads []*kueue.Workload) (err error) {
+	keys := make([]admission.StageKey, len(workloads))
+	for i, w := range workloads {
+		keys[i] = keyOf(w)
+	}
+	o.durations = &simulator.Durations{History: simulator.HistoryOf(o.Snapshot)}
+	if o.inspection, err = simulator.Inspect(o.Snapshot, keys...); err != nil {
+		return exitcode.AsBadInput(err)
+	}
+	if o.prediction, err = simulator.ForecastOf(o.Snapshot, o.durations, o.TakenAt.Add(o.horizon), keys...); err != nil {
+		return fmt.Errorf("predict the starts: %w", err)
+	}
+	return expected.WriteLeftOut(o.warnings, o.prediction)
+}
+
+// why implements source.
+func (o *offline) why(_ context.Context, w *kueue.Workload) (a *answer, limits, err error) {
+	key := keyOf(w)
+	reason, isQueued := o.inspection.Why(key)
+	a = &answer{
+		isQueued: isQueued, inClusterQueue: reason.InClusterQueue, inLocalQueue: reason.InLocalQueue, localQueue: reason.LocalQueue.Name,
+		priority: reason.Priority, explanation: reason.Explanation,
+	}
+	for i := range o.prediction.Starts {
+		if start := &o.prediction.Starts[i]; start.Workload == key {
+			a.more = append(a.more, "  expected start: "+expected.Text(start, o.prediction))
+		}
+	}
+	if isQueued {
+		found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, key))
+		if err != nil {
+			return nil, nil, fmt.Errorf("search what would let quota Workload %s in: %w", key, err)
+		}
+		a.more = append(a.more, unblockLines(found)...)
+	}
+	return a, nil, nil
+}
+
+func keyOf(w *kueue.Workload) types.NamespacedName {
+	return types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
+}

@@ -1,0 +1,129 @@
+package explain_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+const queues = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: h100}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: ml, labels: {kubernetes.io/metadata.name: ml}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: gpus, finalizers: [kueue.x-k8s.io/resource-in-use]}
+spec:
+  queueingStrategy: BestEffortFIFO
+  namespaceSelector: {}
+  resourceGroups:
+  - {coveredResources: [cpu], flavors: [{name: h100, resources: [{name: cpu, nominalQuota: 4}]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {namespace: ml, name: main}
+spec: {clusterQueue: gpus}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: ml, name: runs, uid: u1, resourceVersion: "1", creationTimestamp: "2026-01-01T10:00:00Z"}
+spec:
+  active: true
+  queueName: main
+  maximumExecutionTimeSeconds: 7200
+  podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+status:
+  admission: {clusterQueue: gpus, podSetAssignments: [{name: main, count: 3, flavors: {cpu: h100}, resourceUsage: {cpu: 3}}]}
+  conditions:
+  - {type: QuotaReserved, status: "True", reason: QuotaReserved, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
+  - {type: Admitted, status: "True", reason: Admitted, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: ml, name: waits, uid: u2, resourceVersion: "1", creationTimestamp: "2026-01-01T10:10:00Z"}
+spec:
+  active: true
+  queueName: main
+  podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: other, name: runs, uid: u3, resourceVersion: "1", creationTimestamp: "2026-01-01T10:10:00Z"}
+spec:
+  active: true
+  queueName: none
+  podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+`
+
+// run returns the output of the verb for a snapshot.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	s, err := snapshot.ReadStream("queues", strings.NewReader(queues))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TakenAt = time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)
+	dir := t.TempDir()
+	if err := s.Write(func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(dir, name)) }, nil); err != nil {
+		t.Fatal(err)
+	}
+	var out, warnings bytes.Buffer
+	cmd := explain.NewCommand("test")
+	cmd.SetArgs(append(args, "--snapshot", dir))
+	cmd.SetOut(&out)
+	cmd.SetErr(&warnings)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestOffline(t *testing.T) {
+	got, err := run(t, "waits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"Workload ml/waits",
+		"  position 0 in its ClusterQueue, 0 in LocalQueue main (0 is next), priority 0",
+		"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+		"  cpu of flavor h100: needs 2, 1 free, 1 missing",
+		"    limit: nominalQuota of ClusterQueue gpus is 4",
+		"    held by Workload ml/runs: 3 in ClusterQueue gpus",
+		"  expected start: by 2026-01-01 12:00:00Z (60m after the snapshot)",
+		"  any one of these would let it in now:",
+		"    1. raise nominalQuota of cpu of flavor h100 in ClusterQueue gpus by 1, from 4 to 5",
+		"    2. Workload ml/runs ends (3 cpu of flavor h100 in ClusterQueue gpus, expected by 2026-01-01 12:00:00Z)",
+		"",
+	}
+	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestOfflineRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		`namespace "ml" has neither a JobSet nor a quota Workload "x"`:                {"x", "-n", "ml"},
+		`the snapshot has neither a JobSet nor a quota Workload "x" in any namespace`: {"x"},
+		`"runs" exists in the namespaces ml, other: choose one with -n`:               {"runs"},
+		`--until is -1h0m0s, must be positive`:                                        {"waits", "--until", "-1h"},
+		`--snapshot and --kubeconfig exclude each other`:                              {"waits", "--kubeconfig", "k"},
+	} {
+		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) || exitcode.Of(err) != exitcode.BadInput {
+			t.Errorf("%v: the error is %v, want %s", args, err, want)
+		}
+	}
+}
