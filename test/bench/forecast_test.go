@@ -81,10 +81,16 @@ func predict(b *testing.B, s *snapshot.Snapshot) {
 	}
 }
 
-// backlog returns a snapshot with pending JobSets.
+// backlog returns a snapshot with pending JobSets in 100 ClusterQueues.
 func backlog(b *testing.B, pending int) *snapshot.Snapshot {
 	b.Helper()
-	const queues, cohortSize, nominal = 100, 10, 8
+	return backlogIn(b, 100, pending)
+}
+
+// backlogIn returns a snapshot with pending JobSets in some ClusterQueues, 10 in each cohort.
+func backlogIn(b *testing.B, queues, pending int) *snapshot.Snapshot {
+	b.Helper()
+	const cohortSize, nominal = 10, 8
 	taken := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	s := &snapshot.Snapshot{TakenAt: taken, Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}}}
 	s.ResourceFlavors = []*kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "a100"}}}
