@@ -50,10 +50,12 @@ var layers = map[string][]string{
 		"apis", "admission/stageplan", "admission/quota", "admission/flavor", "admission/device", "admission/charge", "admission/podresources",
 		"admission/quotaworkload", "lifecycle/*",
 	},
+	// manifest reads what users write.
+	"manifest": {},
 	// snapshot holds the objects that the verbs answer about.
-	"snapshot":                          {"apis"},
+	"snapshot":                          {"apis", "manifest"},
 	"snapshot/collect":                  {"apis", "snapshot"},
-	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "snapshot"},
+	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
 	"simulator/unblock":                 {"apis", "admission", "simulator"},
 	"simulator/internal/timeline":       {},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
@@ -67,8 +69,8 @@ var layers = map[string][]string{
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "snapshot/*", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "snapshot", "snapshot/*", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "controllers/*", "cmd/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "test/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.

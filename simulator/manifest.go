@@ -1,23 +1,15 @@
 package simulator
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"path"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/manifest"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
@@ -36,109 +28,77 @@ type Manifests struct {
 }
 
 // Read adds the objects in all YAML files of a file system, subdirectories included. It is strict: an unknown field and one that is
-// given twice are errors that name the file.
+// given twice are errors that name the file and the line.
 func (m *Manifests) Read(files fs.FS) error {
-	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
-			return err
-		}
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
+	names, err := manifest.Files(files)
+	if err != nil {
+		return fmt.Errorf("read manifests: %w", err)
+	}
+	for _, name := range names {
+		if err := m.readFile(files, name); err != nil {
 			return fmt.Errorf("read manifests: %w", err)
 		}
-		if err := m.readFile(name, content); err != nil {
-			return fmt.Errorf("read manifests: %s: %w", name, err)
-		}
-		return nil
-	})
-}
-
-func (m *Manifests) readFile(name string, content []byte) error {
-	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for number := 1; ; number++ {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = m.readDocument(name, document)
-		}
-		if err != nil {
-			return fmt.Errorf("document %d: %w", number, err)
-		}
-	}
-}
-
-// readDocument decodes one object.
-func (m *Manifests) readDocument(file string, document []byte) error {
-	var header struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-	}
-	if err := yaml.Unmarshal(document, &header); err != nil {
-		return err
-	}
-	group, _, _ := strings.Cut(header.APIVersion, "/")
-	switch {
-	case header.Kind == "" && header.APIVersion == "":
-		if len(bytes.TrimSpace(withoutComments(document))) > 0 {
-			return errors.New("there is no kind")
-		}
-		return nil
-	case group == kueue.SchemeGroupVersion.Group && header.APIVersion != kueue.SchemeGroupVersion.String():
-		return fmt.Errorf("%s %s has apiVersion %s: write it in %s", header.Kind, header.Metadata.Name, header.APIVersion, kueue.SchemeGroupVersion)
-	case group != kueue.SchemeGroupVersion.Group && (header.APIVersion != "v1" || header.Kind != "Namespace"):
-		m.skip(file, header.Kind, header.Metadata.Name)
-		return nil
-	}
-	return m.decode(file, header.Kind, header.Metadata.Name, document)
-}
-
-func withoutComments(document []byte) []byte {
-	var kept [][]byte
-	for line := range bytes.Lines(document) {
-		if text := bytes.TrimSpace(line); !bytes.HasPrefix(text, []byte("#")) && !bytes.Equal(text, []byte("---")) {
-			kept = append(kept, line)
-		}
-	}
-	return bytes.Join(kept, nil)
-}
-
-func (m *Manifests) skip(file, kind, name string) {
-	m.Skipped = append(m.Skipped, fmt.Sprintf("%s %s (%s)", kind, name, file))
-}
-
-func (m *Manifests) decode(file, kind, name string, document []byte) error {
-	var err error
-	switch kind {
-	case "Namespace":
-		err = decodeInto(document, &m.namespaces)
-	case "ResourceFlavor":
-		err = decodeInto(document, &m.flavors)
-	case "AdmissionCheck":
-		err = decodeInto(document, &m.checks)
-	case "WorkloadPriorityClass":
-		err = decodeInto(document, &m.classes)
-	case "Cohort":
-		err = decodeInto(document, &m.cohorts)
-	case "ClusterQueue":
-		err = decodeInto(document, &m.clusterQueues)
-	case "LocalQueue":
-		err = decodeInto(document, &m.localQueues)
-	default:
-		m.skip(file, kind, name)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", kind, name, err)
 	}
 	return nil
 }
 
-func decodeInto[T any](document []byte, list *[]*T) error {
+func (m *Manifests) readFile(files fs.FS, name string) error {
+	content, err := fs.ReadFile(files, name)
+	if err != nil {
+		return err
+	}
+	objects, errs := manifest.Read(name, content)
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	for _, object := range objects {
+		if err := m.add(object); err != nil {
+			return fmt.Errorf("%s: %w", object.At(), err)
+		}
+	}
+	return nil
+}
+
+// add decodes one object.
+func (m *Manifests) add(o *manifest.Object) error {
+	switch {
+	case o.GVK.Group == kueue.SchemeGroupVersion.Group && o.GVK.Version != kueue.SchemeGroupVersion.Version:
+		return fmt.Errorf("%s has apiVersion %s: write it in %s", o, o.GVK.GroupVersion(), kueue.SchemeGroupVersion)
+	case o.GVK == corev1.SchemeGroupVersion.WithKind("Namespace"):
+		return decodeInto(o, &m.namespaces)
+	case o.GVK.Group == kueue.SchemeGroupVersion.Group:
+		return m.addQueueObject(o)
+	}
+	m.skip(o)
+	return nil
+}
+
+func (m *Manifests) skip(o *manifest.Object) {
+	m.Skipped = append(m.Skipped, fmt.Sprintf("%s (%s)", o, o.File))
+}
+
+func (m *Manifests) addQueueObject(o *manifest.Object) error {
+	switch o.GVK.Kind {
+	case "ResourceFlavor":
+		return decodeInto(o, &m.flavors)
+	case "AdmissionCheck":
+		return decodeInto(o, &m.checks)
+	case "WorkloadPriorityClass":
+		return decodeInto(o, &m.classes)
+	case "Cohort":
+		return decodeInto(o, &m.cohorts)
+	case "ClusterQueue":
+		return decodeInto(o, &m.clusterQueues)
+	case "LocalQueue":
+		return decodeInto(o, &m.localQueues)
+	}
+	m.skip(o)
+	return nil
+}
+
+func decodeInto[T any](o *manifest.Object, list *[]*T) error {
 	object := new(T)
-	if err := yaml.UnmarshalStrict(document, object); err != nil {
+	if err := o.DecodeStrict(object); err != nil {
 		return err
 	}
 	*list = append(*list, object)

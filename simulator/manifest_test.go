@@ -127,8 +127,8 @@ func TestManifestProblems(t *testing.T) {
 		"an unknown field":    {"apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: a}\nspec: {clusterQueu: b}\n", []string{"a.yaml", "LocalQueue a", "clusterQueu"}},
 		"a field twice":       {"apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: a}\nspec: {clusterQueue: b, clusterQueue: c}\n", []string{"clusterQueue"}},
 		"an older version":    {"apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {name: a}\n", []string{"v1beta1", "write it in kueue.x-k8s.io/v1beta2"}},
-		"the second document": {manifests + "---\nspec: {}\n", []string{"document 7", "no kind"}},
-		"no YAML":             {"a: [\n", []string{"a.yaml", "document 1"}},
+		"the second document": {manifests + "---\nspec: {}\n", []string{"a.yaml:42", "no kind"}},
+		"no YAML":             {"a: [\n", []string{"a.yaml:1", "no YAML"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,20 +14,12 @@ import (
 // batchBytes is about how much JSON one goroutine decodes at a time.
 const batchBytes = 1 << 20
 
-// A place is where an object is in a file: a line, a document, or an item of a list.
-type place struct {
-	file, unit string
-	number     int
-}
-
-func (p place) String() string { return fmt.Sprintf("%s %s %d", p.file, p.unit, p.number) }
-
 // A batch has JSON objects of one kind that follow each other in a file.
 type batch struct {
 	kind *Kind
-	// place is that of the first object.
-	place place
-	raw   [][]byte
+	// placeOf returns the place of an object, for errors.
+	placeOf func(i int) string
+	raw     [][]byte
 
 	objects []Object
 	err     error
@@ -92,14 +84,12 @@ func (d *decoder) twice(kind *Kind, object Object) error {
 	for _, b := range d.batches {
 		for i, other := range b.objects {
 			if b.kind.GVK == kind.GVK && compareNames(object, other) == 0 {
-				places = append(places, b.placeOf(i).String())
+				places = append(places, b.placeOf(i))
 			}
 		}
 	}
 	return fmt.Errorf("%s %s is given twice, in %s and in %s: remove one of them", kind.GVK.Kind, nameOf(object), places[0], places[1])
 }
-
-func (b *batch) placeOf(i int) place { return place{b.place.file, b.place.unit, b.place.number + i} }
 
 func (b *batch) decode() {
 	b.objects = make([]Object, 0, len(b.raw))
@@ -144,7 +134,8 @@ func (d *decoder) readLines(kind *Kind, file string, r io.Reader) (objects int, 
 			return objects, fmt.Errorf("%s: %w", file, err)
 		}
 		end := bytes.LastIndexByte(chunk, '\n') + 1
-		b := &batch{kind: kind, place: place{file, "line", objects + 1}, raw: splitLines(chunk[:end])}
+		before := objects
+		b := &batch{kind: kind, placeOf: func(i int) string { return fmt.Sprintf("%s line %d", file, before+i+1) }, raw: splitLines(chunk[:end])}
 		rest = chunk[end:len(chunk):len(chunk)]
 		objects += len(b.raw)
 		if len(b.raw) > 0 {

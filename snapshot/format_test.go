@@ -323,17 +323,17 @@ func TestManifests(t *testing.T) {
 func TestBadManifests(t *testing.T) {
 	queue := "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}}"
 	cases := map[string]struct{ content, want string }{
-		"an old version":        {strings.ReplaceAll(queue, "v1beta2", "v1beta1"), "objects document 1: ClusterQueue a has apiVersion kueue.x-k8s.io/v1beta1: write it in kueue.x-k8s.io/v1beta2"},
-		"an unknown kind":       {strings.ReplaceAll(queue, "ClusterQueue", "ClusterQue"), "objects document 1: ClusterQue a: there is no kind ClusterQue in kueue.x-k8s.io/v1beta2"},
-		"an object given twice": {queue + "\n---\n" + queue, "ClusterQueue a is given twice, in objects document 1 and in objects document 2: remove one"},
-		"no kind":               {"metadata: {name: a}", "objects document 1: the object has no kind: write apiVersion and kind"},
-		"no name":               {strings.ReplaceAll(queue, "name: a", ""), "objects document 1: a ClusterQueue has no metadata.name"},
-		"no namespace":          {strings.ReplaceAll(queue, "ClusterQueue", "LocalQueue"), "objects document 1: LocalQueue a has no metadata.namespace: write it"},
+		"an old version":        {strings.ReplaceAll(queue, "v1beta2", "v1beta1"), "objects:1: ClusterQueue a has apiVersion kueue.x-k8s.io/v1beta1: write it in kueue.x-k8s.io/v1beta2"},
+		"an unknown kind":       {strings.ReplaceAll(queue, "ClusterQueue", "ClusterQue"), "objects:1: ClusterQue a: there is no kind ClusterQue in kueue.x-k8s.io/v1beta2"},
+		"an object given twice": {queue + "\n---\n" + queue, "ClusterQueue a is given twice, in objects:1 and in objects:3: remove one"},
+		"no kind":               {"metadata: {name: a}", "objects:1: the object has no kind: write apiVersion and kind"},
+		"no name":               {strings.ReplaceAll(queue, "name: a", ""), "objects:1: a ClusterQueue has no metadata.name"},
+		"no namespace":          {strings.ReplaceAll(queue, "ClusterQueue", "LocalQueue"), "objects:1: LocalQueue a has no metadata.namespace: write it"},
 		"a field of another type": {
-			strings.ReplaceAll(queue, "name: a}", "name: a}, spec: {cohortName: {}}"), "objects document 1: decode ClusterQueue: ",
+			strings.ReplaceAll(queue, "name: a}", "name: a}, spec: {cohortName: {}}"), "objects:1: decode ClusterQueue: ",
 		},
-		"no YAML":  {"a: b: c", "objects document 1: "},
-		"cut JSON": {`{"kind": "List", "items": [`, "objects object 1: unexpected EOF"},
+		"no YAML":  {"a: b: c", "objects:1: "},
+		"cut JSON": {`{"kind": "List", "items": [`, "objects:1: the document is no JSON: unexpected EOF"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

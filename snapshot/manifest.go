@@ -1,26 +1,21 @@
 package snapshot
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/manifest"
 )
 
 // This file reads objects as kubectl prints them and users write them: YAML documents, JSON objects, and lists of objects.
@@ -39,16 +34,15 @@ type manifests struct {
 // readManifests reads all files of a directory that have the extension of YAML or JSON.
 func readManifests(files fs.FS) (*Snapshot, error) {
 	m := &manifests{decoder: newDecoder()}
-	found := false
-	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
-			return err
-		}
-		found = true
-		return visitFile(files, name, m.read)
-	})
-	if err == nil && !found {
+	names, err := manifest.Files(files)
+	if err == nil && len(names) == 0 {
 		err = fmt.Errorf("there is neither %s nor a file with the extension .yaml, .yml or .json: name the directory of a snapshot or of manifests", metadataFile)
+	}
+	for _, name := range names {
+		if err != nil {
+			break
+		}
+		err = visitFile(files, name, m.read)
 	}
 	return m.finish(err)
 }
@@ -74,118 +68,48 @@ func (m *manifests) finish(err error) (*Snapshot, error) {
 }
 
 func (m *manifests) read(file string, r io.Reader) error {
-	buffered := bufio.NewReaderSize(r, 1<<16)
-	if isJSON(buffered) {
-		return m.readJSON(file, buffered)
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	documents := k8syaml.NewYAMLReader(buffered)
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			document, err = yaml.YAMLToJSON(document)
-		}
-		if err == nil && string(document) != "null" {
-			err = m.readObject(file, "document", number, document)
-		}
-		if err != nil {
-			return fmt.Errorf("%s document %d: %w", file, number, err)
-		}
+	objects, errs := manifest.Read(file, content)
+	if len(errs) > 0 {
+		return errs[0]
 	}
-}
-
-// isJSON reports whether a file begins with a JSON object. A brace may also begin a YAML document.
-func isJSON(r *bufio.Reader) bool {
-	beginning, _ := r.Peek(512) // an error is reported when the file is read
-	text, hasBrace := bytes.CutPrefix(bytes.TrimSpace(beginning), []byte("{"))
-	return hasBrace && bytes.HasPrefix(bytes.TrimSpace(text), []byte(`"`))
-}
-
-// readJSON reads JSON objects that follow each other.
-func (m *manifests) readJSON(file string, r io.Reader) error {
-	objects := json.NewDecoder(r)
-	for number := 1; ; number++ {
-		var raw json.RawMessage
-		err := objects.Decode(&raw)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = m.readObject(file, "object", number, raw)
-		}
-		if err != nil {
-			return fmt.Errorf("%s object %d: %w", file, number, err)
-		}
-	}
-}
-
-// A header is what objects and lists have in common.
-type header struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
-	Items []json.RawMessage `json:"items"`
-}
-
-func (h *header) name() string {
-	return nameOf(&metav1.ObjectMeta{Name: h.Metadata.Name, Namespace: h.Metadata.Namespace})
-}
-
-func (m *manifests) readObject(file, unit string, number int, raw []byte) error {
-	var h header
-	if err := json.Unmarshal(raw, &h); err != nil {
-		return fmt.Errorf("decode an object: %w", err)
-	}
-	itemKind, isList := strings.CutSuffix(h.Kind, "List")
-	if h.Kind == "" {
-		return errors.New("the object has no kind: write apiVersion and kind")
-	}
-	if !isList {
-		return m.readItem(place{file, unit, number}, &h, raw)
-	}
-	for i, item := range h.Items {
-		var ih header
-		if err := json.Unmarshal(item, &ih); err != nil {
-			return fmt.Errorf("decode item %d: %w", i+1, err)
-		}
-		if ih.Kind == "" && itemKind != "" {
-			// The items of a typed list do not repeat its kind.
-			ih.TypeMeta = metav1.TypeMeta{APIVersion: h.APIVersion, Kind: itemKind}
-		}
-		if err := m.readItem(place{file, "item", i + 1}, &ih, item); err != nil {
-			return fmt.Errorf("item %d: %w", i+1, err)
+	for _, object := range objects {
+		if err := m.readObject(object); err != nil {
+			return fmt.Errorf("%s: %w", object.At(), err)
 		}
 	}
 	return nil
 }
 
-// readItem decodes one object later, together with others of its kind.
-func (m *manifests) readItem(at place, h *header, raw []byte) error {
-	gvk := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
-	switch gvk {
+// readObject decodes one object later, together with others of its kind.
+func (m *manifests) readObject(o *manifest.Object) error {
+	switch o.GVK {
 	case schema.FromAPIVersionAndKind(configapi.APIVersion, configapi.Kind):
-		return m.configure(at.String(), raw)
+		return m.configure(o.At(), o.JSON)
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
-		return m.readConfigMap(at.file, h, raw)
+		return m.readConfigMap(o)
 	}
 	for _, kind := range Kinds() {
-		if kind.GVK == gvk {
-			m.decoder.add(&batch{kind: kind, place: at, raw: [][]byte{raw}})
+		if kind.GVK == o.GVK {
+			m.decoder.add(&batch{kind: kind, placeOf: func(int) string { return o.At() }, raw: [][]byte{o.JSON}})
 			return nil
 		}
-		if kind.GVK.GroupKind() == gvk.GroupKind() {
-			return fmt.Errorf("%s %s has apiVersion %s: write it in %s", h.Kind, h.name(), h.APIVersion, kind.GVK.GroupVersion())
+		if kind.GVK.GroupKind() == o.GVK.GroupKind() {
+			return fmt.Errorf("%s has apiVersion %s: write it in %s", o, o.GVK.GroupVersion(), kind.GVK.GroupVersion())
 		}
 	}
-	if gvk.Group == jobset.GroupVersion.Group || gvk.GroupVersion() == kueue.SchemeGroupVersion && !slices.Contains(otherKinds(), h.Kind) {
-		return fmt.Errorf("%s %s: there is no kind %s in %s: correct it", h.Kind, h.name(), h.Kind, h.APIVersion)
+	if o.GVK.Group == jobset.GroupVersion.Group || o.GVK.GroupVersion() == kueue.SchemeGroupVersion && !slices.Contains(otherKinds(), o.GVK.Kind) {
+		return fmt.Errorf("%s: there is no kind %s in %s: correct it", o, o.GVK.Kind, o.GVK.GroupVersion())
 	}
-	m.snapshot.Skipped = append(m.snapshot.Skipped, fmt.Sprintf("%s %s (%s)", h.Kind, h.name(), at.file))
+	m.skip(o)
 	return nil
+}
+
+func (m *manifests) skip(o *manifest.Object) {
+	m.snapshot.Skipped = append(m.snapshot.Skipped, fmt.Sprintf("%s (%s)", o, o.File))
 }
 
 // otherKinds are the kinds of Kueue that do not decide admission.
@@ -194,17 +118,17 @@ func otherKinds() []string {
 }
 
 // readConfigMap reads the configuration of the manager from its ConfigMap. Other ConfigMaps are skipped.
-func (m *manifests) readConfigMap(file string, h *header, raw []byte) error {
+func (m *manifests) readConfigMap(o *manifest.Object) error {
 	var object corev1.ConfigMap
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return fmt.Errorf("decode ConfigMap %s: %w", h.name(), err)
+	if err := json.Unmarshal(o.JSON, &object); err != nil {
+		return fmt.Errorf("decode %s: %w", o, err)
 	}
 	text := object.Data[ConfigKey]
 	if !isConfiguration(text) {
-		m.snapshot.Skipped = append(m.snapshot.Skipped, fmt.Sprintf("ConfigMap %s (%s)", h.name(), file))
+		m.skip(o)
 		return nil
 	}
-	return m.configure(fmt.Sprintf("ConfigMap %s in %s", h.name(), file), []byte(text))
+	return m.configure(fmt.Sprintf("%s in %s", o, o.File), []byte(text))
 }
 
 func isConfiguration(text string) bool {

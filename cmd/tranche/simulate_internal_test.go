@@ -44,7 +44,7 @@ func TestSimulate(t *testing.T) {
 		},
 		"skipped objects are listed": {
 			[]string{filepath.Join(dir, "plain.txt"), "-f", filepath.Join("..", "..", "config", "samples", "jobsets")},
-			0, "skipped: JobSet fine-tune-llm (fine-tune-llm.yaml)", "",
+			0, "skipped: JobSet team-a/fine-tune-llm (fine-tune-llm.yaml)", "",
 		},
 		"help explains the language": {[]string{"--help"}, 0, "submit NAME FIELD=VALUE...", ""},
 	}

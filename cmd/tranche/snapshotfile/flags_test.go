@@ -47,7 +47,7 @@ func TestRead(t *testing.T) {
 		"standard input":   {path: "-", in: manifest, warnings: "skipped: Secret s (standard input)\n"},
 		"no file":          {path: filepath.Join(dir, "nowhere"), want: "nowhere: no such file"},
 		"half an archive":  {path: filepath.Join(dir, "half.tar.gz"), want: "the archive is truncated or damaged; copy it again"},
-		"another file":     {path: "-", in: "a,b\n1,2\n", want: "standard input document 1: "},
+		"another file":     {path: "-", in: "a,b\n1,2\n", want: "standard input:1: "},
 		"empty input":      {path: "-", want: "standard input has no objects"},
 		"no snapshot here": {path: t.TempDir(), want: "there is neither snapshot.json nor a file"},
 	}
