@@ -3,12 +3,10 @@ package cycle
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/safety"
@@ -39,21 +37,13 @@ func (cy *Cycle) price(c *safety.Claim) safety.Price {
 	price := safety.Price{Priority: j.Priority()}
 	for _, s := range j.EvictionUnit.Stages {
 		seconds := max(0, cy.m.Now.Sub(s.ReservedAt).Seconds())
-		for _, charge := range s.Entry.Usage {
-			if isAccelerator(cy.m.Tree.Index.Name(charge.ID).Resource) {
-				price.Lost += seconds * float64(charge.Amount)
+		for _, held := range s.Entry.Usage {
+			if charge.IsAccelerator(cy.m.Tree.Index.Name(held.ID).Resource) {
+				price.Lost += seconds * float64(held.Amount)
 			}
 		}
 	}
 	return price
-}
-
-// isAccelerator reports whether a resource is none of those that every node has.
-func isAccelerator(name corev1.ResourceName) bool {
-	usual := []corev1.ResourceName{
-		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage, corev1.ResourcePods,
-	}
-	return !slices.Contains(usual, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // compareClaims orders victims: least loss first, then lower priority, then latest submission or eviction.
