@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,9 +35,32 @@ func namespaceObserved(o *corev1.Namespace) admission.Event {
 	return admission.NamespaceObserved{Name: o.Name, Labels: o.Labels}
 }
 
-// PutPriorityClass writes a WorkloadPriorityClass, which the engine does not observe.
+// PutPriorityClass writes a WorkloadPriorityClass, which the engine does not observe. Jobs follow its value: the manager changes the quota Workloads of
+// JobSets when it reconciles them, and others at once.
 func (cl *Cluster) PutPriorityClass(object *kueue.WorkloadPriorityClass) {
+	before := cl.PriorityClasses[object.Name]
 	cl.PriorityClasses[object.Name] = object
+	if before == nil || before.Value == object.Value {
+		return
+	}
+	for _, jobs := range []map[types.NamespacedName]*UserJob{cl.UserJobs, cl.PlainJobs} {
+		for _, key := range slices.SortedFunc(maps.Keys(jobs), CompareKeys) {
+			j := jobs[key]
+			if ref := j.ClassRef(); ref == nil || ref.Kind != kueue.WorkloadPriorityClassKind || ref.Name != object.Name {
+				continue
+			}
+			after := *j.Submission
+			after.Priority = object.Value
+			j.Submission = &after
+			cl.Touch(key.Namespace, key.Name)
+			if w := cl.Workloads[key]; j.Plain != nil && w != nil && !IsFinished(w) {
+				w = w.DeepCopy()
+				w.Spec.Priority = &object.Value
+				w.Generation++
+				cl.PutWorkload(w)
+			}
+		}
+	}
 }
 
 // PutFlavor writes a ResourceFlavor.
