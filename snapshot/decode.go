@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 // batchBytes is about how much JSON one goroutine decodes at a time.
@@ -113,6 +117,9 @@ func (k *Kind) decode(raw []byte) (Object, error) {
 		return nil, fmt.Errorf("the object is a %s of %s, must be a %s of %s", gvk.Kind, gvk.GroupVersion(), k.GVK.Kind, k.GVK.GroupVersion())
 	}
 	object.GetObjectKind().SetGroupVersionKind(k.GVK)
+	if js, isJobSet := object.(*jobsetapi.JobSet); isJobSet {
+		setReplicas(js, raw)
+	}
 	switch {
 	case object.GetName() == "":
 		return nil, fmt.Errorf("a %s has no metadata.name", k.GVK.Kind)
@@ -120,6 +127,25 @@ func (k *Kind) decode(raw []byte) (Object, error) {
 		return nil, fmt.Errorf("%s %s has no metadata.namespace: write it", k.GVK.Kind, object.GetName())
 	}
 	return object, nil
+}
+
+// setReplicas sets the default of replicas that a manifest leaves out, which a 0 in the type does not show.
+func setReplicas(js *jobsetapi.JobSet, raw []byte) {
+	if !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return r.Replicas == 0 }) {
+		return
+	}
+	var given struct {
+		Spec struct {
+			ReplicatedJobs []struct {
+				Replicas *int32 `json:"replicas"`
+			} `json:"replicatedJobs"`
+		} `json:"spec"`
+	}
+	// The same text was decoded before.
+	_ = json.Unmarshal(raw, &given)
+	for i := range given.Spec.ReplicatedJobs {
+		js.Spec.ReplicatedJobs[i].Replicas = ptr.Deref(given.Spec.ReplicatedJobs[i].Replicas, 1)
+	}
 }
 
 // readLines decodes a file with an object per line, and returns the number of objects.

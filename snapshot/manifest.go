@@ -29,11 +29,17 @@ type manifests struct {
 	snapshot Snapshot
 	// configuration is the place of the configuration.
 	configuration string
+	// isStrict is true if a field that is unknown, or given twice, is an error.
+	isStrict bool
 }
 
 // readManifests reads all files of a directory that have the extension of YAML or JSON.
 func readManifests(files fs.FS) (*Snapshot, error) {
 	m := &manifests{decoder: newDecoder()}
+	return m.finish(m.readDir(files))
+}
+
+func (m *manifests) readDir(files fs.FS) error {
 	names, err := manifest.Files(files)
 	if err == nil && len(names) == 0 {
 		err = fmt.Errorf("there is neither %s nor a file with the extension .yaml, .yml or .json: name the directory of a snapshot or of manifests", metadataFile)
@@ -44,16 +50,20 @@ func readManifests(files fs.FS) (*Snapshot, error) {
 		}
 		err = visitFile(files, name, m.read)
 	}
-	return m.finish(err)
+	return err
 }
 
 func readManifestStream(name string, r io.Reader) (*Snapshot, error) {
 	m := &manifests{decoder: newDecoder()}
 	err := m.read(name, r)
-	if err == nil && len(m.decoder.batches) == 0 && len(m.snapshot.Skipped) == 0 && m.configuration == "" {
+	if err == nil && m.isEmpty() {
 		err = fmt.Errorf("%s has no objects: give the archive of a snapshot, or objects in YAML or JSON", name)
 	}
 	return m.finish(err)
+}
+
+func (m *manifests) isEmpty() bool {
+	return len(m.decoder.batches) == 0 && len(m.snapshot.Skipped) == 0 && m.configuration == ""
 }
 
 func (m *manifests) finish(err error) (*Snapshot, error) {
@@ -94,6 +104,11 @@ func (m *manifests) readObject(o *manifest.Object) error {
 	}
 	for _, kind := range Kinds() {
 		if kind.GVK == o.GVK {
+			if m.isStrict {
+				if err := o.DecodeStrict(kind.new()); err != nil {
+					return err
+				}
+			}
 			m.decoder.add(&batch{kind: kind, placeOf: func(int) string { return o.At() }, raw: [][]byte{o.JSON}})
 			return nil
 		}

@@ -201,8 +201,8 @@ func reduceContainers(all []corev1.Container) []corev1.Container {
 	return kept
 }
 
-// reduceConfiguration leaves out how the manager is run.
-func reduceConfiguration(o *configapi.Configuration) *configapi.Configuration {
+// ReduceConfiguration returns a configuration without the fields that determine how the manager is run.
+func ReduceConfiguration(o *configapi.Configuration) *configapi.Configuration {
 	return &configapi.Configuration{
 		TypeMeta:       metav1.TypeMeta{APIVersion: configapi.APIVersion, Kind: configapi.Kind},
 		StageAdmission: o.StageAdmission, Gang: o.Gang, PodGroups: o.PodGroups, WaitForPodsReady: o.WaitForPodsReady,

@@ -93,7 +93,7 @@ func (w *Writer) Configure(config *configapi.Configuration) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	config = reduceConfiguration(config)
+	config = ReduceConfiguration(config)
 	if w.Anonymizer != nil {
 		config = w.Anonymizer.configuration(config)
 	}

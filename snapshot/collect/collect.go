@@ -52,6 +52,9 @@ type Config struct {
 	Namespaces []string
 	// ConfigMap has the configuration of the manager.
 	ConfigMap types.NamespacedName
+	// AllPods is true if all pods of JobSets that may run are read, with their nodes. The status of Jobs counts them, so that answers about quota do
+	// not depend on them.
+	AllPods bool
 	// PageSize is how many objects are read at once. It defaults to 500.
 	PageSize int64
 	// Progress is called after each page with the number of objects that were read of a resource, and an estimate of how many remain. It may
@@ -288,7 +291,7 @@ func (c *collector) counts(object snapshot.Object) bool {
 			return true
 		}
 		owner := metav1.GetControllerOf(object)
-		return object.DeletionTimestamp != nil || owner == nil || !c.running[owner.UID]
+		return c.AllPods || object.DeletionTimestamp != nil || owner == nil || !c.running[owner.UID]
 	}
 	return true
 }
