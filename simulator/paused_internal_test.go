@@ -3,9 +3,12 @@ package simulator
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -55,11 +58,19 @@ func (p *Paused) Why(key admission.StageKey) (r Reason, ok bool) {
 	return r, true
 }
 
-// IsAdmittedAfter reports whether a quota Workload is admitted when users and administrators make some changes.
+// IsAdmittedAfter reports whether a quota Workload is admitted when users and administrators make some changes. Pods that are told to stop terminate at
+// once.
 func (p *Paused) IsAdmittedAfter(key admission.StageKey, changes []Change) (bool, error) {
 	s, _, err := reload(p.s)
 	if err != nil {
 		return false, err
+	}
+	for _, jobs := range []map[types.NamespacedName]*cluster.UserJob{s.UserJobs, s.PlainJobs} {
+		for _, j := range jobs {
+			submission := *j.Submission
+			submission.StopAfter = 0
+			j.Submission = &submission
+		}
 	}
 	s.answerChecks(0)
 	if err := s.resume(); err != nil {

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,6 +60,9 @@ type Laboratory struct {
 	part      *snapshot.Snapshot
 	durations *Durations
 	target    admission.StageKey
+	// settled are the same objects when all controllers have done what they had to do, and unchanged is what has become of the quota Workload then.
+	settled   *snapshot.Snapshot
+	unchanged Outcome
 }
 
 // An Outcome is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
@@ -161,18 +165,68 @@ func (limit *Limit) in(s *snapshot.Snapshot) *kueue.ResourceQuota {
 
 // Try lets changes happen in a copy of the queues.
 func (l *Laboratory) Try(changes ...Change) (Outcome, error) {
-	part := l.with(changes)
-	sim, _, err := fromSnapshot(part, 0)
+	if l.settled == nil {
+		settled, err := l.settle()
+		if err != nil {
+			return Outcome{}, err
+		}
+		l.settled = settled
+	}
+	if len(changes) == 0 {
+		return l.unchanged, nil
+	}
+	t, err := l.trial(l.with(changes))
 	if err != nil {
 		return Outcome{}, err
+	}
+	// Only objects that change have to be reconciled.
+	clear(t.JobSetQueue.Changed)
+	clear(t.WorkloadQueue.Changed)
+	clear(t.JobQueue)
+	return l.run(t, changes)
+}
+
+// settle lets all controllers do what they have to do without a change, and returns the objects that result.
+func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
+	t, err := l.trial(l.part)
+	if err != nil {
+		return nil, err
+	}
+	if l.unchanged, err = l.run(t, nil); err != nil {
+		return nil, err
+	}
+	after := *l.part
+	after.JobSets, after.Workloads, after.Jobs, after.Pods = nil, nil, nil, nil
+	for _, key := range slices.SortedFunc(maps.Keys(t.JobSets), cluster.CompareKeys) {
+		after.JobSets = append(after.JobSets, t.JobSets[key])
+	}
+	for _, key := range t.WorkloadKeys() {
+		after.Workloads = append(after.Workloads, t.Workloads[key])
+	}
+	for _, uid := range slices.Sorted(maps.Keys(t.Jobs)) {
+		after.Jobs = append(after.Jobs, t.Jobs[uid])
+	}
+	return &after, nil
+}
+
+// trial returns a simulation in which nothing happens by itself.
+func (l *Laboratory) trial(s *snapshot.Snapshot) (*forecast, error) {
+	sim, _, err := fromSnapshot(s, 0)
+	if err != nil {
+		return nil, err
 	}
 	sim.IsQuiet, sim.IsSilent = true, true
 	sim.Course = nothingHappens{}
 	t := &forecast{simulation: sim, admitted: map[admission.StageKey]time.Duration{l.target: -1}, awaited: 1}
-	evicts := t.countEvictions()
 	t.watch()
 	t.answerChecks(0)
 	t.endTerminations()
+	return t, nil
+}
+
+// run lets quota Workloads succeed, and returns what becomes of the target.
+func (l *Laboratory) run(t *forecast, changes []Change) (Outcome, error) {
+	evicts := t.countEvictions()
 	if err := t.resume(); err != nil {
 		return Outcome{}, err
 	}
@@ -191,9 +245,9 @@ func (l *Laboratory) Try(changes ...Change) (Outcome, error) {
 	return o, nil
 }
 
-// with returns the objects with the changed limits.
+// with returns the settled objects with the changed limits.
 func (l *Laboratory) with(changes []Change) *snapshot.Snapshot {
-	part := *l.part
+	part := *l.settled
 	part.ClusterQueues, part.Cohorts = slices.Clone(part.ClusterQueues), slices.Clone(part.Cohorts)
 	for i := range changes {
 		c := &changes[i]
@@ -277,6 +331,9 @@ func (s *simulation) endTerminations() {
 // succeed lets all pods of a quota Workload succeed.
 func (s *simulation) succeed(key admission.StageKey) {
 	w := s.Workloads[key]
+	if w == nil {
+		return
+	}
 	if j := s.PlainJobs[key]; j != nil && j.Plain.IsReleased {
 		for _, pods := range j.Plain.Pods {
 			pods.Set(true)

@@ -108,6 +108,14 @@ func TestUnblock(t *testing.T) {
 			"queue ml gpu=6\n" + small(6) + "submit x queue=ml pods=gpu:5 at=1m\n",
 			[]string{"ClusterQueue ml nominalQuota default 6->11"},
 		},
+		"others that come first": {
+			"queue ml gpu=4\nsubmit a queue=ml pods=gpu:4\nsubmit b queue=ml pods=gpu:3 at=1m\nsubmit c queue=ml pods=gpu:4 at=1m\nsubmit x queue=ml pods=gpu:2 at=2m\n",
+			[]string{"ClusterQueue ml nominalQuota default 4->6"},
+		},
+		"others that come first and fit": {
+			"queue ml gpu=4\nsubmit a queue=ml pods=gpu:4\nsubmit b queue=ml pods=gpu:2 at=1m\nsubmit c queue=ml pods=gpu:1 at=1m\nsubmit x queue=ml pods=gpu:2 at=2m\n",
+			[]string{"ClusterQueue ml nominalQuota default 4->9"},
+		},
 		"quota that is being released": {
 			"queue ml gpu=2\nsubmit a queue=ml pods=gpu:2 stop-after=10m\nsubmit x queue=ml pods=gpu:2 at=1m\ndelete a at=2m\n",
 			[]string{"nothing has to change: quota that is free or being released is enough"},

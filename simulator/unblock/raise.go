@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/simulator"
 )
 
-// maxRounds is how often limits are raised further because others fail, or because other stages take what is added.
-const maxRounds = 4
+// maxRounds is how often limits are raised further because others fail, or because other stages take what is added. It is doubled each time.
+const maxRounds = 12
 
 // searchRaises searches sets of limits that let the stage in when they are raised. For each alternative it raises the limits that fail by what is
 // missing, and goes on with those that fail then.
@@ -43,6 +43,9 @@ func (s *searcher) raise(x *visibility.Explanation, first, way int) error {
 			return err
 		}
 		if o.IsAdmitted {
+			if err := s.lower(&set); err != nil {
+				return err
+			}
 			set.moved = missingOf(x)[first].partOf(set.Raise)
 			_, err := s.add(set)
 			return err
@@ -51,6 +54,38 @@ func (s *searcher) raise(x *visibility.Explanation, first, way int) error {
 			return nil
 		}
 	}
+	return nil
+}
+
+// lower lowers a single limit again that was raised too far: to the least whole amount after which the stage is admitted, if more quota never hurts.
+func (s *searcher) lower(set *Set) error {
+	if len(set.Raise) != 1 {
+		return nil
+	}
+	r := &set.Raise[0]
+	unit := int64(1000)
+	if r.From.MilliValue()%unit != 0 || r.To.MilliValue()%unit != 0 {
+		unit = 1
+	}
+	enough, from := r.To.DeepCopy(), r.From.MilliValue()
+	few, most := int64(0), (enough.MilliValue()-from)/unit
+	for most-few > 1 {
+		middle := few + (most-few)/2
+		to := resource.NewMilliQuantity(from+middle*unit, r.To.Format)
+		o, err := s.try([]simulator.Change{{Limit: r.Limit, To: *to}})
+		if errors.Is(err, errNoTrials) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if o.IsAdmitted {
+			most, enough = middle, *to
+		} else {
+			few = middle
+		}
+	}
+	r.To = enough
 	return nil
 }
 
@@ -87,7 +122,11 @@ func (s *searcher) raiseFor(set *Set, a *visibility.Alternative, way int) bool {
 			set.Raise = append(set.Raise, Raise{Limit: limit, From: from, To: from.DeepCopy()})
 			k = len(set.Raise) - 1
 		}
-		set.Raise[k].To.Add(shortage.Missing)
+		more := set.Raise[k].Amount()
+		if more.Cmp(shortage.Missing) < 0 {
+			more = shortage.Missing
+		}
+		set.Raise[k].To.Add(more)
 	}
 	return true
 }
