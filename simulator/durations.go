@@ -23,8 +23,8 @@ import (
 type Durations struct {
 	// Estimates are how long stages take. Of several that match a stage the first one counts.
 	Estimates []Estimate
-	// History is how long earlier stages took. It counts for stages without an estimate, and may be nil.
-	History *History
+	// PastRuns is how long earlier stages took. It counts for stages without an estimate, and may be nil.
+	PastRuns *PastRuns
 	// Termination is how long pods take to terminate that are told to stop, unless the snapshot shows when they are killed.
 	Termination time.Duration
 	// Checks is how long AdmissionChecks take until they are Ready.
@@ -82,7 +82,7 @@ func (e *Estimate) expected(elapsed time.Duration) time.Duration {
 type estimatedCourse struct {
 	*cluster.Cluster
 	estimates []Estimate
-	history   *History
+	history   *PastRuns
 	// onlyLimits is true if the run times of the estimates do not count.
 	onlyLimits bool
 }
@@ -156,7 +156,7 @@ func (c *estimatedCourse) estimateOf(w *kueue.Workload) *Estimate {
 
 // endOf returns when a running quota Workload ends by its limit, or about then by an estimate, whichever is first, or zero.
 func (d *Durations) endOf(w *kueue.Workload, now time.Time) time.Time {
-	c := &estimatedCourse{estimates: d.Estimates, history: d.History}
+	c := &estimatedCourse{estimates: d.Estimates, history: d.PastRuns}
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
 	if admitted == nil {
 		return time.Time{}

@@ -100,7 +100,7 @@ func predict(s *snapshot.Snapshot, d *Durations, until time.Time, isAsked func(*
 		p.Starts[i].By = limited.at(p.Starts[i].Workload)
 	}
 	last := limited
-	if !d.History.isEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
+	if !d.PastRuns.isEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
 		last = &forecast{durations: d, isAsked: isAsked}
 		if err := last.run(s, until); err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func (f *forecast) run(s *snapshot.Snapshot, until time.Time) (err error) {
 		return err
 	}
 	f.IsQuiet, f.IsSilent = true, true
-	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, history: f.durations.History, onlyLimits: f.onlyLimits}
+	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, history: f.durations.PastRuns, onlyLimits: f.onlyLimits}
 	f.Course = f.course
 	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
 	for _, key := range f.WorkloadKeys() {
@@ -190,10 +190,10 @@ func (f *forecast) watch() {
 // noteEnd records the end of a stage that comes from its history.
 func (f *forecast) noteEnd(w *kueue.Workload) {
 	finished := quotaworkload.FindTrue(w, kueue.WorkloadFinished)
-	if f.durations == nil || f.onlyLimits || f.durations.History.isEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
+	if f.durations == nil || f.onlyLimits || f.durations.PastRuns.isEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
 		return
 	}
-	if b := f.durations.History.basisOf(w); b.Runs > 0 {
+	if b := f.durations.PastRuns.basisOf(w); b.Runs > 0 {
 		if f.Now > f.endsAt {
 			f.ends = nil
 		}

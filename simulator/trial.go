@@ -62,12 +62,12 @@ type Laboratory struct {
 	target    admission.StageKey
 	// settled are the same objects when all controllers have done what they had to do, and unchanged is what has become of the quota Workload then.
 	settled   *snapshot.Snapshot
-	unchanged Outcome
+	unchanged TrialResult
 }
 
-// An Outcome is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
+// A TrialResult is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
 // or ends. Pods that terminate do so at once, and AdmissionChecks pass.
-type Outcome struct {
+type TrialResult struct {
 	IsAdmitted bool
 	// Evicts is how many quota Workloads the engine evicts.
 	Evicts int
@@ -164,11 +164,11 @@ func (limit *Limit) in(s *snapshot.Snapshot) *kueue.ResourceQuota {
 }
 
 // Try lets changes happen in a copy of the queues.
-func (l *Laboratory) Try(changes ...Change) (Outcome, error) {
+func (l *Laboratory) Try(changes ...Change) (TrialResult, error) {
 	if l.settled == nil {
 		settled, err := l.settle()
 		if err != nil {
-			return Outcome{}, err
+			return TrialResult{}, err
 		}
 		l.settled = settled
 	}
@@ -177,7 +177,7 @@ func (l *Laboratory) Try(changes ...Change) (Outcome, error) {
 	}
 	t, err := l.trial(l.with(changes))
 	if err != nil {
-		return Outcome{}, err
+		return TrialResult{}, err
 	}
 	// Only objects that change have to be reconciled.
 	clear(t.JobSetQueue.Changed)
@@ -225,10 +225,10 @@ func (l *Laboratory) trial(s *snapshot.Snapshot) (*forecast, error) {
 }
 
 // run lets quota Workloads succeed, and returns what becomes of the target.
-func (l *Laboratory) run(t *forecast, changes []Change) (Outcome, error) {
+func (l *Laboratory) run(t *forecast, changes []Change) (TrialResult, error) {
 	evicts := t.countEvictions()
 	if err := t.resume(); err != nil {
-		return Outcome{}, err
+		return TrialResult{}, err
 	}
 	for i := range changes {
 		if changes[i].Succeeds.Name != "" {
@@ -236,9 +236,9 @@ func (l *Laboratory) run(t *forecast, changes []Change) (Outcome, error) {
 		}
 	}
 	if err := t.advance(0); err != nil {
-		return Outcome{}, fmt.Errorf("try changes for quota Workload %s: %w", l.target, err)
+		return TrialResult{}, fmt.Errorf("try changes for quota Workload %s: %w", l.target, err)
 	}
-	o := Outcome{IsAdmitted: t.admitted[l.target] >= 0, Evicts: len(evicts)}
+	o := TrialResult{IsAdmitted: t.admitted[l.target] >= 0, Evicts: len(evicts)}
 	if !o.IsAdmitted {
 		o.Explanation, _ = t.Engine.Explanation(l.target)
 	}

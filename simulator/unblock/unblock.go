@@ -30,7 +30,7 @@ const (
 
 // A World tries changes. It is a simulator.Laboratory.
 type World interface {
-	Try(changes ...simulator.Change) (simulator.Outcome, error)
+	Try(changes ...simulator.Change) (simulator.TrialResult, error)
 	Running() []simulator.Running
 	Value(limit simulator.Limit) (resource.Quantity, bool)
 	ClusterQueue() *kueue.ClusterQueue
@@ -64,7 +64,7 @@ type Answer struct {
 
 // Find returns what would let the pending quota Workload of a world in.
 func Find(w World) (*Answer, error) {
-	s := &searcher{World: w, known: map[string]simulator.Outcome{}, trials: min(maxTrials, max(minTrials, maxWork/max(1, w.Size())))}
+	s := &searcher{World: w, known: map[string]simulator.TrialResult{}, trials: min(maxTrials, max(minTrials, maxWork/max(1, w.Size())))}
 	now, err := s.try(nil)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func isBeyondLimits(x *visibility.Explanation) bool {
 type searcher struct {
 	World
 	// known has the outcomes of the trials by the names of their changes, and trials how many more may be made.
-	known  map[string]simulator.Outcome
+	known  map[string]simulator.TrialResult
 	trials int
 	sets   []Set
 }
@@ -121,13 +121,13 @@ type searcher struct {
 // errNoTrials is the result of a trial beyond the limit.
 var errNoTrials = fmt.Errorf("the search has made all its trials")
 
-func (s *searcher) try(changes []simulator.Change) (simulator.Outcome, error) {
+func (s *searcher) try(changes []simulator.Change) (simulator.TrialResult, error) {
 	name := nameOf(changes)
 	if o, isKnown := s.known[name]; isKnown {
 		return o, nil
 	}
 	if s.trials == 0 {
-		return simulator.Outcome{}, errNoTrials
+		return simulator.TrialResult{}, errNoTrials
 	}
 	s.trials--
 	o, err := s.Try(changes...)

@@ -74,7 +74,7 @@ func explain(b *testing.B, s *snapshot.Snapshot, w *kueue.Workload) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	durations := &simulator.Durations{History: simulator.HistoryOf(s)}
+	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
 	forecast, err := simulator.ForecastOf(s, durations, s.TakenAt.Add(7*24*time.Hour), key)
 	if err != nil {
 		b.Fatal(err)

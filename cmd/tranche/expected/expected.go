@@ -58,7 +58,7 @@ func Write(out, warnings io.Writer, s *snapshot.Snapshot, filter Filter, horizon
 
 // predict simulates only the queues that can influence the selected quota Workloads.
 func (f Filter) predict(s *snapshot.Snapshot, until time.Time) (*simulator.Prediction, error) {
-	durations := &simulator.Durations{History: simulator.HistoryOf(s)}
+	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
 	if f == (Filter{}) {
 		return simulator.Forecast(s, durations, until)
 	}

@@ -92,7 +92,7 @@ func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 	for i, w := range workloads {
 		keys[i] = keyOf(w)
 	}
-	o.durations = &simulator.Durations{History: simulator.HistoryOf(o.Snapshot)}
+	o.durations = &simulator.Durations{PastRuns: simulator.PastRunsOf(o.Snapshot)}
 	if o.inspection, err = simulator.Inspect(o.Snapshot, keys...); err != nil {
 		return exitcode.AsBadInput(err)
 	}

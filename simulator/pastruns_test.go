@@ -47,7 +47,7 @@ func TestHistory(t *testing.T) {
 		s.JobSets = append(s.JobSets, ended(t, fmt.Sprintf("train-%c7", 'a'+i%26)+fmt.Sprint(i), "train", begin.Add(time.Duration(i-500)*time.Hour), took))
 	}
 	s.JobSets = append(s.JobSets, ended(t, "other-1", "train", begin.Add(-time.Hour), time.Minute), ended(t, "train-x1", "eval", begin.Add(-time.Hour), time.Minute))
-	forecast, err := simulator.ForecastOf(s, &simulator.Durations{History: simulator.HistoryOf(s)}, begin.Add(100*time.Hour), p.Pending()...)
+	forecast, err := simulator.ForecastOf(s, &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}, begin.Add(100*time.Hour), p.Pending()...)
 	if err != nil {
 		t.Fatal(err)
 	}

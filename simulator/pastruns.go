@@ -20,9 +20,9 @@ import (
 // maxRuns is how many runs of a stage count: the last ones.
 const maxRuns = 40
 
-// A History has how long the finished stages of a snapshot took, by the series to which their JobSets belong: those of one controller, or those in
+// PastRuns has how long the finished stages of a snapshot took, by the series to which their JobSets belong: those of one controller, or those in
 // one namespace whose names differ only in a suffix behind the last hyphen, such as nightly-28711 and nightly-28712.
-type History struct {
+type PastRuns struct {
 	seriesOf map[types.UID]series
 	runs     map[seriesStage]runs
 }
@@ -55,9 +55,9 @@ type Basis struct {
 	Of string
 }
 
-// HistoryOf reads the timelines of the JobSets of a snapshot.
-func HistoryOf(s *snapshot.Snapshot) *History {
-	h := &History{seriesOf: map[types.UID]series{}, runs: map[seriesStage]runs{}}
+// PastRunsOf reads the timelines of the JobSets of a snapshot.
+func PastRunsOf(s *snapshot.Snapshot) *PastRuns {
+	h := &PastRuns{seriesOf: map[types.UID]series{}, runs: map[seriesStage]runs{}}
 	for _, js := range s.JobSets {
 		of := seriesOf(js)
 		h.seriesOf[js.UID] = of
@@ -136,7 +136,7 @@ func isGenerated(suffix string) bool {
 }
 
 // of returns the runs of the stage of a quota Workload, if there are any.
-func (h *History) of(w *kueue.Workload) (r runs, of seriesStage) {
+func (h *PastRuns) of(w *kueue.Workload) (r runs, of seriesStage) {
 	if h == nil || w.Labels[apis.JobSetLabel] == "" {
 		return r, of
 	}
@@ -145,10 +145,10 @@ func (h *History) of(w *kueue.Workload) (r runs, of seriesStage) {
 }
 
 // isEmpty reports whether no stage has run.
-func (h *History) isEmpty() bool { return h == nil || len(h.runs) == 0 }
+func (h *PastRuns) isEmpty() bool { return h == nil || len(h.runs) == 0 }
 
 // basisOf returns what the estimate for a quota Workload comes from.
-func (h *History) basisOf(w *kueue.Workload) Basis {
+func (h *PastRuns) basisOf(w *kueue.Workload) Basis {
 	r, of := h.of(w)
 	if len(r.last) == 0 {
 		return Basis{}
