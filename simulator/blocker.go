@@ -33,8 +33,8 @@ func (b Blocker) String() string { return fmt.Sprintf("%s %s/%s", b.Kind, b.Name
 
 // explained is why a quota Workload still waits at the end.
 type explained struct {
-	waits    string
-	blockers []Blocker
+	check, reason, waits string
+	blockers             []Blocker
 }
 
 // explainUnknown explains the quota Workloads without an expected start, as of the end of the simulation.
@@ -76,7 +76,7 @@ func (f *forecast) explanationOf(key admission.StageKey) explained {
 		all = append(all, f.earlierStages(w)...)
 	}
 	slices.SortFunc(all, compareBlockers)
-	why := explained{waits: x.Message, blockers: slices.Compact(all)}
+	why := explained{check: x.Check, reason: x.Reason, waits: x.Message, blockers: slices.Compact(all)}
 	f.blockers[key] = why
 	return why
 }

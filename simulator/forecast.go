@@ -131,13 +131,15 @@ type forecast struct {
 	ends   []Basis
 	endsAt time.Duration
 	bases  map[admission.StageKey]Basis
+	// toTheEnd is true if the simulation goes on when all of them were admitted.
+	toTheEnd bool
 	// gangs has the quota Workloads of the gangs that gather their quota in parts, and blockers those of quota Workloads that are known.
 	gangs    map[admission.StageKey][]admission.StageKey
 	blockers map[admission.StageKey]explained
 }
 
-// run simulates until every pending quota Workload was admitted, nothing is left to happen, or the time has come.
-func (f *forecast) run(s *snapshot.Snapshot, until time.Time) (err error) {
+// load creates the simulation.
+func (f *forecast) load(s *snapshot.Snapshot) (err error) {
 	f.simulation, f.leftOut, err = fromSnapshot(s, f.durations.Termination)
 	if err != nil {
 		return err
@@ -145,6 +147,14 @@ func (f *forecast) run(s *snapshot.Snapshot, until time.Time) (err error) {
 	f.IsQuiet, f.IsSilent = true, true
 	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, history: f.durations.PastRuns, onlyLimits: f.onlyLimits}
 	f.Course = f.course
+	return nil
+}
+
+// run simulates until every pending quota Workload was admitted, nothing is left to happen, or the time has come.
+func (f *forecast) run(s *snapshot.Snapshot, until time.Time) error {
+	if err := f.load(s); err != nil {
+		return err
+	}
 	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
 	for _, key := range f.WorkloadKeys() {
 		if w := f.Workloads[key]; f.isAsked(w) {
@@ -250,13 +260,16 @@ func (f *forecast) advance(until time.Duration) error {
 		if err := f.instant(); err != nil {
 			return err
 		}
+		if f.removeUnused() {
+			continue
+		}
 		next, ok := f.nextTime()
 		switch {
 		case f.Problem != nil:
 			return f.Problem
 		case f.isStuck:
 			return fmt.Errorf("the simulation stops at %s: %s", f.Time().UTC().Format(time.RFC3339), f.Violations[len(f.Violations)-1])
-		case f.awaited == 0 || !ok || next > until:
+		case f.awaited == 0 && !f.toTheEnd || !ok || next > until:
 			return nil
 		}
 		f.Now = next

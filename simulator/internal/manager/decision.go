@@ -32,6 +32,9 @@ func (m *Manager) reasonOf(d *admission.Evict) string {
 // Write applies a decision to the objects, as the writers of the manager do, and settles it.
 func (m *Manager) Write(decision admission.Decision) {
 	m.Detail("%v %s", m.Now, decision)
+	if m.Decided != nil {
+		m.Decided(decision)
+	}
 	switch d := decision.(type) {
 	case admission.Admit:
 		m.writeAdmission(&d)

@@ -19,6 +19,8 @@ type Manager struct {
 	// IsQuiet is true if the manager writes only what decides admission, and checks no invariants: it does not report why stages wait, which takes
 	// time in proportion to all pending stages whenever quota is released.
 	IsQuiet bool
+	// Decided is called, unless it is nil, with each decision before it is written.
+	Decided func(admission.Decision)
 	// Failing are the targets whose next write will fail.
 	Failing []scenario.Target
 	// Writes counts the writes of Steps. The manager dies once, after DiesAfter of these writes, unless that is negative, and a new one starts
