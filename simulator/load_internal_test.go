@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -131,6 +132,9 @@ func reload(from *simulation) (to *simulation, problems []string, err error) {
 			continue
 		default:
 			if len(from.LimitRanges)+len(from.RuntimeClasses) == 0 { // the simulator leaves their defaults to the engine
+				if from.hasEnded(js) {
+					loaded.Submission.Priority = j.Submission.Priority // its quota Workloads do not follow later changes
+				}
 				problems = append(problems, differences(js, loaded, j)...)
 			}
 		}
@@ -157,6 +161,20 @@ func reload(from *simulation) (to *simulation, problems []string, err error) {
 		}
 	}
 	return to, problems, nil
+}
+
+// hasEnded reports whether all quota Workloads of a JobSet have finished.
+func (s *simulation) hasEnded(js *jobsetapi.JobSet) bool {
+	all, finished := 0, 0
+	for _, w := range s.Workloads {
+		if w.Labels[apis.JobUIDLabel] == string(js.UID) {
+			all++
+			if cluster.IsFinished(w) {
+				finished++
+			}
+		}
+	}
+	return all > 0 && all == finished
 }
 
 // differences compares what the loader computes for a JobSet with the submission.
@@ -204,6 +222,7 @@ func (s *simulation) disturbances() (all []string) {
 	for key, w := range s.Workloads {
 		admissions[key] = w.Status.Admission
 	}
+	jobSets := maps.Clone(s.JobSets)
 	if err := s.instant(); err != nil {
 		return []string{err.Error()}
 	}
@@ -217,8 +236,15 @@ func (s *simulation) disturbances() (all []string) {
 			all = append(all, fmt.Sprintf("quota Workload %s is admitted or evicted", key))
 		}
 	}
-	if s.Writes != writes {
-		all = append(all, "the manager writes "+strconv.Itoa(s.Writes-writes)+" objects")
+	reports := 0
+	for key, js := range s.JobSets {
+		// The amounts in a message are those of the last time at which the engine tried the stage. A new engine has tried all stages.
+		if before := jobSets[key]; before != nil && before.ResourceVersion != js.ResourceVersion && equality.Semantic.DeepEqual(before.Spec, js.Spec) {
+			reports++
+		}
+	}
+	if others := s.Writes - writes - reports; others != 0 {
+		all = append(all, "the manager writes "+strconv.Itoa(others)+" objects beside conditions of JobSets")
 	}
 	return all
 }
