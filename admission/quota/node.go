@@ -263,6 +263,16 @@ func (n *Node) BorrowsAny(u Usage) bool {
 	return false
 }
 
+// ExceedsAny reports whether the subtree uses more than its own quota of any resource of a usage.
+func (n *Node) ExceedsAny(u Usage) bool {
+	for _, c := range u {
+		if n.Borrows(c.ID, 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // Level returns how far up a charge would have to borrow: the height of the lowest node above or at this one in whose subtree it fits
 // without borrowing, or of the root if there is none.
 func (n *Node) Level(id ID, a Amount) int {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -68,6 +70,10 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	l.Effect, l.isShort = BlocksOthers, true
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
 	ck.waitForPart(l)
+	if queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) && l.Queue.Node.Parent() != nil {
+		// Only a ClusterQueue that borrows yields, and with fair sharing only one whose share is high enough.
+		l.wait(model.OthersBorrow, 0)
+	}
 	ck.suspectDeadlock(l)
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal

@@ -48,8 +48,11 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		}
 		cy.m.ChangedReservations = cy.m.ChangedReservations[:0]
 		winner := n.winner()
-		if winner == nil {
+		if winner == nil && !cy.wakeForBorrowing(g) {
 			return
+		}
+		if winner == nil {
+			continue
 		}
 		switch {
 		case !cy.stillPasses(winner):
@@ -70,6 +73,15 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		}
 		cy.m.Schedule.ScheduleCycle(winner.Queue)
 	}
+}
+
+// wakeForBorrowing wakes the stages that wait until other ClusterQueues borrow more, if these do since the last call, and reports whether that is so.
+func (cy *Cycle) wakeForBorrowing(g *model.CohortTree) bool {
+	borrowsMore := g.BorrowsMore
+	if g.BorrowsMore = false; borrowsMore {
+		cy.m.Schedule.WakeTopic(g, model.OthersBorrow)
+	}
+	return borrowsMore
 }
 
 // nominateAll nominates the head of each queue in which a stage may not be parked.

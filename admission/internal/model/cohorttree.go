@@ -22,6 +22,8 @@ type CohortTree struct {
 	NominalReservers map[*Stage]struct{}
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
+	// BorrowsMore is true if a ClusterQueue has been charged for quota that it borrows, since the stages on topic OthersBorrow were last woken.
+	BorrowsMore bool
 	// Awake has the queues in which a stage may be pending and not parked, each once. IsDirty is true if Decide has to check them.
 	Awake   []*ClusterQueue
 	IsDirty bool

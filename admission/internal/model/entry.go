@@ -88,6 +88,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	m.post(&now, 1)
 	top := m.post(&before, -1)
 	m.countUnready(&before, &now)
+	m.noteBorrowing(&now)
 	if before.IsCharged() {
 		before.ClusterQueue.Charged.Drop(s)
 	}
@@ -103,6 +104,14 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	}
 	if len(released) > 0 {
 		m.Schedule.wake(top, released, before.ClusterQueue.CohortTree)
+	}
+}
+
+// noteBorrowing notes that a ClusterQueue borrows for a stage, so that others may now preempt its stages. They are woken at the end of the cycle, once
+// for all stages that it admits.
+func (m *Model) noteBorrowing(now *Entry) {
+	if now.IsCharged() && now.ClusterQueue.CohortTree != nil && now.ClusterQueue.Node.ExceedsAny(now.Usage) {
+		now.ClusterQueue.CohortTree.BorrowsMore = true
 	}
 }
 

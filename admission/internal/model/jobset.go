@@ -71,7 +71,7 @@ func (m *Model) JobSet(uid types.UID) *JobSet {
 func (m *Model) NewTopic() quota.ID {
 	const last = math.MinInt32
 	if m.lastTopic == last {
-		m.lastTopic = AllReady
+		m.lastTopic = OthersBorrow
 	}
 	m.lastTopic--
 	return m.lastTopic

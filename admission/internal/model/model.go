@@ -84,7 +84,7 @@ func New(config Config) (*Model, error) {
 		Demand:            demand.NewCatalog(config.Charges, config.Devices),
 		Schedule:          Schedule{IsStale: true},
 		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
-		lastTopic:         AllReady,
+		lastTopic:         OthersBorrow,
 		Meter:             fairshare.NewMeter(tree),
 		Finder:            preempt.NewFinder(tree, config.strategies()...),
 		Decay:             decay,
