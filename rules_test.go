@@ -53,8 +53,12 @@ var layers = map[string][]string{
 	// manifest reads what users write.
 	"manifest": {},
 	// snapshot holds the objects that the verbs answer about.
-	"snapshot":                          {"apis", "manifest"},
-	"snapshot/collect":                  {"apis", "snapshot"},
+	"snapshot":         {"apis", "manifest"},
+	"snapshot/collect": {"apis", "snapshot"},
+	// crd and policies only embed the manifests beside them.
+	"config": {},
+	// lint asks an engine about manifests, and the lifecycle for the quota Workloads of their JobSets.
+	"lint":                              {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
 	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
 	"simulator/unblock":                 {"apis", "admission", "simulator"},
 	"simulator/internal/timeline":       {},
@@ -69,8 +73,8 @@ var layers = map[string][]string{
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "controllers/*", "cmd/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "test/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.

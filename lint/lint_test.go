@@ -1,0 +1,150 @@
+package lint_test
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tranche-dev/tranche/lint"
+	"github.com/tranche-dev/tranche/manifest"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output")
+
+func run(t *testing.T, file string) *lint.Result {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, unreadable := manifest.Read(file, content)
+	result, err := lint.Run(objects, unreadable, lint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func wantGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", file, diff)
+	}
+}
+
+// TestFindings compares the findings about each file of testdata with the expected ones.
+func TestFindings(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	found := map[string]bool{}
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			result := run(t, file)
+			for _, f := range result.Findings {
+				found[f.Rule] = true
+			}
+			var out bytes.Buffer
+			if err := lint.WriteText(&out, result); err != nil {
+				t.Fatal(err)
+			}
+			wantGolden(t, strings.TrimSuffix(file, ".yaml")+".txt", out.String())
+		})
+	}
+	for _, rule := range lint.Rules() {
+		if !found[rule.ID] {
+			t.Errorf("no file of testdata breaks rule %s", rule.ID)
+		}
+	}
+}
+
+// TestFormats compares each output format with the expected output.
+func TestFormats(t *testing.T) {
+	result := run(t, "testdata/old.yaml")
+	for _, name := range slices.Sorted(maps.Keys(lint.Formats())) {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := lint.Formats()[name](&out, result); err != nil {
+				t.Fatal(err)
+			}
+			wantGolden(t, filepath.Join("testdata", "formats", name+".txt"), out.String())
+		})
+	}
+}
+
+// TestSamples finds nothing in the samples.
+func TestSamples(t *testing.T) {
+	samples := os.DirFS("../config/samples")
+	names, err := manifest.Files(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*manifest.Object
+	for _, name := range names {
+		content, err := fs.ReadFile(samples, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, unreadable := manifest.Read(name, content)
+		for _, err := range unreadable {
+			t.Error(err)
+		}
+		all = append(all, objects...)
+	}
+	result, err := lint.Run(all, nil, lint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range result.Findings {
+		t.Errorf("%+v", result.Findings[i])
+	}
+	if result.Checked < 15 {
+		t.Errorf("%d objects were checked, want at least 15", result.Checked)
+	}
+}
+
+// TestUpgrade compares the text of objects of the previous version with the expected one. The upgraded objects have no error but those that Upgrade
+// leaves, and a second upgrade changes nothing.
+func TestUpgrade(t *testing.T) {
+	content, err := os.ReadFile("testdata/old.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, upgraded := lint.Upgrade("old.yaml", content)
+	if upgraded != 4 {
+		t.Fatalf("upgraded %d objects, want 4", upgraded)
+	}
+	wantGolden(t, "testdata/upgrade/new.txt", string(text))
+	if again, upgraded := lint.Upgrade("new.yaml", text); upgraded != 0 || string(again) != string(text) {
+		t.Errorf("a second upgrade changed %d objects", upgraded)
+	}
+	objects, unreadable := manifest.Read("new.yaml", text)
+	result, err := lint.Run(objects, unreadable, lint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range result.Findings {
+		f := &result.Findings[i]
+		if f.Severity == lint.Error && f.Object != "AdmissionCheck budget" && f.Object != "ClusterQueue braces" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
