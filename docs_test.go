@@ -93,17 +93,22 @@ func TestDocumentDecisions(t *testing.T) {
 	}
 }
 
-// TestDocumentConfiguration loads each YAML block that is neither a manifest nor a list of alerts as the configuration of the manager.
+// TestDocumentConfiguration loads each YAML block that is neither a manifest, a list of alerts nor a workflow as the configuration of the manager.
 func TestDocumentConfiguration(t *testing.T) {
 	const header = "apiVersion: config.tranche.dev/v1alpha1\nkind: Configuration\n"
 	loaded := 0
 	for _, block := range blocks(t, "yaml") {
 		var list []any
-		var object struct{ APIVersion, Kind string }
+		var object struct {
+			APIVersion, Kind string
+			Jobs             map[string]any
+		}
 		switch {
 		case yaml.Unmarshal([]byte(block.Text), &list) == nil:
 			continue
-		case yaml.Unmarshal([]byte(block.Objects()[0]), &object) == nil && object.Kind == "":
+		case yaml.Unmarshal([]byte(block.Objects()[0]), &object) == nil && object.Jobs != nil:
+			continue // a workflow of GitHub
+		case object.Kind == "":
 			block.Text = header + block.Text
 		case object.Kind != "Configuration":
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/cmd/tranche/lint"
 	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 )
 
@@ -41,6 +42,6 @@ func newCommand() *cobra.Command {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
-		newUninstallCommand(), newVersionCommand())
+		lint.NewCommand(), newUninstallCommand(), newVersionCommand())
 	return root
 }

@@ -1,0 +1,159 @@
+// Package lint is the verb that checks manifests: its flags, its help and its exit codes.
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/lint"
+)
+
+// exitFindings is the exit code if there are findings that count.
+const exitFindings = 1
+
+// flags are those of the verb.
+type flags struct {
+	files           []string
+	output          string
+	nodes, config   string
+	isStrict, fixes bool
+}
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	f := flags{}
+	cmd := &cobra.Command{
+		Use:   "lint",
+		Short: "Check manifests of queues and JobSets without a cluster",
+		Long:  help(),
+		Example: "  tranche lint -f queues/                                # a directory with subdirectories\n" +
+			"  kubectl get nodes -o yaml > nodes.yaml\n" +
+			"  tranche lint -f queues/ --nodes nodes.yaml -o github   # annotations in a GitHub workflow\n" +
+			"  kustomize build . | tranche lint -f -",
+		Args: func(cmd *cobra.Command, args []string) error { return exitcode.AsBadInput(cobra.NoArgs(cmd, args)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "directory or file with manifests, or - for standard input; may be repeated")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: "+formats())
+	cmd.Flags().StringVar(&f.nodes, "nodes", "", "file with the nodes of the cluster (kubectl get nodes -o yaml), to compare flavors with")
+	cmd.Flags().StringVar(&f.config, "config", "", "file with the configuration of the manager; defaults to the default configuration")
+	cmd.Flags().BoolVar(&f.isStrict, "strict", false, "exit with 1 also if there are only warnings")
+	cmd.Flags().BoolVar(&f.fixes, "fix", false, "first rewrite objects of kueue.x-k8s.io/v1beta1 in v1beta2, in their files; all other text stays")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
+	return cmd
+}
+
+func formats() string { return strings.Join(slices.Sorted(maps.Keys(lint.Formats())), ", ") }
+
+// help describes what is checked.
+func help() string {
+	var b strings.Builder
+	b.WriteString(`Check manifests of queues and JobSets: everything that the API server, the admission policies of Tranche and its admission
+engine would object to, and what they would accept although it has no effect. Nothing is sent to a cluster.
+
+The command reads YAML and JSON, and lists of objects as kubectl prints them. It checks the kinds of Kueue and JobSet that Tranche installs, and reads
+Namespaces, Nodes, LimitRanges, RuntimeClasses, DeviceClasses and ResourceClaimTemplates. It skips other kinds. Text that is not readable is an
+error with its line, and the rest is checked.
+
+References are checked only to kinds of which at least one object is given: JobSets without any LocalQueue are checked alone. What names an object
+with errors is not checked.
+
+Rules (error or warning, and what holds if there is no finding):
+
+`)
+	for _, rule := range lint.Rules() {
+		fmt.Fprintf(&b, "  %-18s %-8s %s\n", rule.ID, rule.Severity, rule.Text)
+	}
+	b.WriteString(`
+Policies are evaluated with the parameters that Tranche installs by default. Not checked: what depends on the user, on previous versions of
+an object, or on objects that other programs create; the webhook of the JobSet controller; pod templates beyond the schema of JobSets; the policies
+of Pods, Jobs and Workloads.
+
+Exit code: 0 without errors (with --strict: without findings); 1 with findings, or if the command fails; 2 on bad input: flags, files that cannot be
+opened, nodes or a configuration that are not readable.`)
+	return b.String()
+}
+
+func (f *flags) run(cmd *cobra.Command) error {
+	format, isKnown := lint.Formats()[f.output]
+	if !isKnown {
+		return exitcode.AsBadInput(fmt.Errorf("--output is %q, must be one of %s", f.output, formats()))
+	}
+	if len(f.files) == 0 {
+		return exitcode.AsBadInput(errors.New("name manifests with -f; see tranche lint --help"))
+	}
+	in := &input{stdin: cmd.InOrStdin(), report: cmd.ErrOrStderr(), fixes: f.fixes}
+	for _, path := range f.files {
+		if err := in.read(path); err != nil {
+			return exitcode.AsBadInput(err)
+		}
+	}
+	options, err := f.options(cmd.InOrStdin())
+	if err != nil {
+		return exitcode.AsBadInput(err)
+	}
+	result, err := lint.Run(in.objects, in.unreadable, options)
+	if err != nil {
+		return fmt.Errorf("check the manifests: %w", err)
+	}
+	for _, skipped := range result.Skipped {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "skipped:", skipped); err != nil {
+			return fmt.Errorf("print the skipped objects: %w", err)
+		}
+	}
+	if err := format(cmd.OutOrStdout(), result); err != nil {
+		return fmt.Errorf("print the findings: %w", err)
+	}
+	return f.verdict(result)
+}
+
+// verdict returns an error if the findings make the command fail.
+func (f *flags) verdict(result *lint.Result) error {
+	errs, warnings := lint.Count(result.Findings, lint.Error), lint.Count(result.Findings, lint.Warning)
+	switch {
+	case errs > 0:
+		return &exitcode.Error{Code: exitFindings, Err: fmt.Errorf("the manifests have %s", lint.Plural(errs, "error"))}
+	case warnings > 0 && f.isStrict:
+		return &exitcode.Error{Code: exitFindings, Err: fmt.Errorf("the manifests have %s", lint.Plural(warnings, "warning"))}
+	}
+	return nil
+}
+
+// options reads the configuration and the nodes.
+func (f *flags) options(stdin io.Reader) (lint.Options, error) {
+	config := &configapi.Configuration{}
+	config.SetDefaults()
+	if f.config != "" {
+		content, err := os.ReadFile(f.config)
+		if err == nil {
+			config, err = configapi.Decode(content)
+		}
+		if err != nil {
+			return lint.Options{}, fmt.Errorf("read the configuration %s: %w", f.config, err)
+		}
+	}
+	options := lint.Options{Engine: admission.ConfigOf(config)}
+	if f.nodes == "" {
+		return options, nil
+	}
+	in := &input{stdin: stdin}
+	if err := in.read(f.nodes); err != nil {
+		return options, fmt.Errorf("read the nodes: %w", err)
+	}
+	if len(in.unreadable) > 0 {
+		return options, fmt.Errorf("read the nodes: %w", in.unreadable[0])
+	}
+	var err error
+	options.Nodes, err = lint.Nodes(in.objects)
+	return options, err
+}
