@@ -73,6 +73,7 @@ func (s *customSchema) validate(f *findings, o *source) {
 	for _, path := range unknown {
 		f.add(o, unknownField(path, siblingsOf(s.structural, path)))
 	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
 	for _, err := range s.errorsOf(object, o) {
 		f.add(o, problemOf(err))
