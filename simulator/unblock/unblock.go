@@ -25,7 +25,7 @@ const (
 	// MaxChanges is how many changes a set has at most.
 	MaxChanges = 4
 	// maxTrials limits the time of a search, in trials, and maxWork in the quota Workloads that all trials read. There are at least minTrials.
-	maxTrials, minTrials, maxWork = 60, 6, 60_000
+	maxTrials, minTrials, maxWork = 40, 4, 40_000
 )
 
 // A World tries changes. It is a simulator.Laboratory.

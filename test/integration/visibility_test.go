@@ -24,6 +24,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 const visibilityAPI = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -242,14 +243,15 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(complete("pending", "--cluster-queue", t.clusterQueue.Name)).To(HaveExactElements(t.clusterQueue.Name, ":4"))
 		Expect(complete("pending", "-o", "")).To(HaveExactElements("wide", "json", "yaml", ":4"))
 
-		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(Equal(strings.Join([]string{
+		w1 := strings.Join([]string{
 			"Workload " + t.namespace + "/w1",
 			"  position 1 in its ClusterQueue, 0 in LocalQueue other (0 is next), priority 9",
 			"  WaitingForQuota: waits for quota in ClusterQueue " + t.clusterQueue.Name + ": needs 3 cpu of flavor " + onDemand + ": 1 of 4 free",
 			"  cpu of flavor " + onDemand + ": needs 3, 1 free, 2 missing",
 			"    limit: nominalQuota of ClusterQueue " + t.clusterQueue.Name + " is 4",
 			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
-		}, "\n")))
+		}, "\n")
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(Equal(w1))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
 
@@ -267,6 +269,29 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(env.Plane.Kubeconfig(kubeconfig, "explainer")).To(Succeed())
 		Eventually(func() string { return tranche(kubeconfig, "explain", "-n", t.namespace, "w1") }).WithContext(ctx).Should(ContainSubstring("/holder"))
 		Expect(tranche(kubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name)).To(ContainSubstring("forbidden"))
+
+		By("saying the same from a snapshot, and what would let it in")
+		more := w1 + "  expected start: unknown: no maximum execution time: Workload " + t.namespace + "/holder\n" +
+			"  any one of these would let it in now:\n" +
+			"    1. raise nominalQuota of cpu of flavor " + onDemand + " in ClusterQueue " + t.clusterQueue.Name
+		dir := filepath.Join(GinkgoT().TempDir(), "snapshot")
+		taken := tranche(env.AdminKubeconfig, "snapshot", "-o", dir)
+		Expect(dir).To(BeADirectory(), taken)
+		out, err = exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", "w1", "-n", t.namespace, "--snapshot", dir).Output()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(out)).To(HavePrefix(more))
+
+		By("taking a snapshot for a user who may read all objects, but not the visibility API")
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: t.namespace + "-reader"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: collect.ReaderRole},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}},
+		}
+		Expect(env.adminClient.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, binding)).To(Succeed()) })
+		kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(env.Plane.Kubeconfig(kubeconfig, "reader")).To(Succeed())
+		Eventually(func() string { return tranche(kubeconfig, "explain", "-n", t.namespace, "w1") }).WithContext(ctx).Should(ContainSubstring(more))
 	}, SpecTimeout(patience))
 
 	It("is readable only with the RBAC permission", func(ctx SpecContext) {
