@@ -89,8 +89,10 @@ func keyOf(o metav1.Object) types.NamespacedName {
 
 // changeJobSets submits new JobSets, and changes those whose spec, priority or plan differs.
 func (s *simulation) changeJobSets(before, after *snapshot.Snapshot, termination time.Duration) error {
-	if equality.Semantic.DeepEqual(before.JobSets, after.JobSets) && equality.Semantic.DeepEqual(before.LimitRanges, after.LimitRanges) &&
-		equality.Semantic.DeepEqual(before.RuntimeClasses, after.RuntimeClasses) && equality.Semantic.DeepEqual(before.PriorityClasses, after.PriorityClasses) {
+	isSame := equality.Semantic.DeepEqual
+	if isSame(before.JobSets, after.JobSets) && isSame(before.LimitRanges, after.LimitRanges) && isSame(before.RuntimeClasses, after.RuntimeClasses) &&
+		isSame(before.PriorityClasses, after.PriorityClasses) && isSame(before.PodPriorityClasses, after.PodPriorityClasses) &&
+		isSame(before.ResourceClaimTemplates, after.ResourceClaimTemplates) {
 		return nil
 	}
 	old, _, err := fromSnapshot(before, termination)

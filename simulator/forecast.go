@@ -260,7 +260,7 @@ func (f *forecast) advance(until time.Duration) error {
 		if err := f.instant(); err != nil {
 			return err
 		}
-		if f.removeUnused() {
+		if f.RemoveUnused() {
 			continue
 		}
 		next, ok := f.nextTime()

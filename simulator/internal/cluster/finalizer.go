@@ -1,4 +1,4 @@
-package simulator
+package cluster
 
 import (
 	"maps"
@@ -9,51 +9,50 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
-	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
-// removeUnused removes the ClusterQueues, ResourceFlavors and AdmissionChecks that are being deleted and no longer in use, as the manager does when it
+// RemoveUnused removes the ClusterQueues, ResourceFlavors and AdmissionChecks that are being deleted and no longer in use, as the manager does when it
 // removes its finalizer from them. It reports whether there were any.
-func (s *simulation) removeUnused() bool {
+func (cl *Cluster) RemoveUnused() bool {
 	var gone []admission.Event
-	for _, name := range slices.Sorted(maps.Keys(s.ClusterQueues)) {
-		if isDeleted(s.ClusterQueues[name]) && !s.holdsQuotaIn(name) {
-			delete(s.ClusterQueues, name)
+	for _, name := range slices.Sorted(maps.Keys(cl.ClusterQueues)) {
+		if isDeleted(cl.ClusterQueues[name]) && !cl.holdsQuotaIn(name) {
+			delete(cl.ClusterQueues, name)
 			gone = append(gone, admission.ClusterQueueGone{Name: name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Flavors)) {
-		if isDeleted(s.Flavors[name]) && !s.isNamedByQueue(func(q *kueue.ClusterQueue) bool { return namesFlavor(q, name) }) {
-			delete(s.Flavors, name)
+	for _, name := range slices.Sorted(maps.Keys(cl.Flavors)) {
+		if isDeleted(cl.Flavors[name]) && !cl.isNamedByQueue(func(q *kueue.ClusterQueue) bool { return namesFlavor(q, name) }) {
+			delete(cl.Flavors, name)
 			gone = append(gone, admission.FlavorGone{Name: name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.AdmissionChecks)) {
-		if isDeleted(s.AdmissionChecks[name]) && !s.isNamedByQueue(func(q *kueue.ClusterQueue) bool { return namesCheck(q, name) }) {
-			delete(s.AdmissionChecks, name)
+	for _, name := range slices.Sorted(maps.Keys(cl.AdmissionChecks)) {
+		if isDeleted(cl.AdmissionChecks[name]) && !cl.isNamedByQueue(func(q *kueue.ClusterQueue) bool { return namesCheck(q, name) }) {
+			delete(cl.AdmissionChecks, name)
 			gone = append(gone, admission.CheckGone{Name: name})
 		}
 	}
 	for _, event := range gone {
-		s.WorkloadQueue.AddAll(s.Cluster)
-		s.Observe(event)
+		cl.WorkloadQueue.AddAll(cl)
+		cl.Observe(event)
 	}
 	return len(gone) > 0
 }
 
 func isDeleted(object metav1.Object) bool { return object.GetDeletionTimestamp() != nil }
 
-func (s *simulation) holdsQuotaIn(clusterQueue string) bool {
-	for _, w := range s.Workloads {
-		if quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w) && string(w.Status.Admission.ClusterQueue) == clusterQueue {
+func (cl *Cluster) holdsQuotaIn(clusterQueue string) bool {
+	for _, w := range cl.Workloads {
+		if quotaworkload.HoldsQuota(w) && !IsFinished(w) && string(w.Status.Admission.ClusterQueue) == clusterQueue {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *simulation) isNamedByQueue(names func(*kueue.ClusterQueue) bool) bool {
-	for _, q := range s.ClusterQueues {
+func (cl *Cluster) isNamedByQueue(names func(*kueue.ClusterQueue) bool) bool {
+	for _, q := range cl.ClusterQueues {
 		if names(q) {
 			return true
 		}
