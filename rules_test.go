@@ -58,10 +58,12 @@ var layers = map[string][]string{
 	// crd and policies only embed the manifests beside them.
 	"config": {},
 	// lint asks an engine about manifests, and the lifecycle for the quota Workloads of their JobSets.
-	"lint":                              {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
-	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
-	"simulator/unblock":                 {"apis", "admission", "simulator"},
-	"simulator/internal/timeline":       {},
+	"lint":                        {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
+	"simulator":                   {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
+	"simulator/unblock":           {"apis", "admission", "simulator"},
+	"simulator/internal/timeline": {},
+	// plan compares two simulations.
+	"plan":                              {"apis", "admission", "admission/charge", "simulator", "snapshot"},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
 	"simulator/internal/jobcontrollers": {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},
@@ -73,8 +75,8 @@ var layers = map[string][]string{
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "controllers/*", "cmd/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "test/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.

@@ -117,8 +117,8 @@ func TestForecastRefuses(t *testing.T) {
 // the predicted starts happen.
 func TestForecastsComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		file := randomConfiguration(t)
-		text, preempts := randomLimits(t)
+		file := RandomConfiguration(t)
+		text, preempts := RandomLimits(t)
 		script, err := scenario.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -171,8 +171,8 @@ func agrees(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
 	}
 }
 
-// randomConfiguration draws how ClusterQueues share cohorts.
-func randomConfiguration(t *rapid.T) *configapi.Configuration {
+// RandomConfiguration draws how ClusterQueues share cohorts.
+func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 	file := &configapi.Configuration{}
 	if rapid.Bool().Draw(t, "fair sharing") {
 		file.FairSharing = &configapi.FairSharing{PreemptionStrategies: []configapi.PreemptionStrategy{configapi.LessThanOrEqualToFinalShare}}
@@ -212,8 +212,8 @@ func comesTrue(t *rapid.T, s *simulation, p *Prediction, text string) {
 	}
 }
 
-// randomLimits draws a scenario with two ClusterQueues, in a cohort or not, and JobSets and other jobs that run as long as their limits.
-func randomLimits(t *rapid.T) (text string, preempts bool) {
+// RandomLimits draws a scenario with two ClusterQueues, in a cohort or not, and JobSets and other jobs that run as long as their limits.
+func RandomLimits(t *rapid.T) (text string, preempts bool) {
 	lines := []string{"# Every stage runs as long as its limit.\n", "admissioncheck c\n", "flavor a\n", "flavor b\n"}
 	preempts = rapid.Bool().Draw(t, "preempts")
 	cohort := rapid.SampledFrom([]string{"", " cohort=lab"}).Draw(t, "cohort")

@@ -1,0 +1,345 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// A Change is what differs between a snapshot and the snapshot after it.
+type Change struct {
+	// Objects are those that the manifests have or that are deleted, in the order of kinds, namespaces and names.
+	Objects []ObjectChange `json:"objects"`
+	// Ignored are the objects of the manifests that are not applied, with the reason.
+	Ignored []string `json:"ignored,omitempty"`
+
+	before, after *snapshot.Snapshot
+	// failures are the quota Workloads whose pods fail at the time of the change.
+	failures []admission.StageKey
+}
+
+// An ObjectChange is what happens to one object.
+type ObjectChange struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Action    Action `json:"action"`
+	// Fields are those that differ, if the object is updated, or those of a new object.
+	Fields []Field `json:"fields,omitempty"`
+}
+
+// String returns the kind and the name.
+func (o *ObjectChange) String() string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// An Action is what happens to an object.
+type Action string
+
+const (
+	// Create creates an object.
+	Create Action = "Create"
+	// Update changes fields of an object.
+	Update Action = "Update"
+	// Delete deletes an object.
+	Delete Action = "Delete"
+	// Unchanged changes nothing.
+	Unchanged Action = "Unchanged"
+)
+
+// Apply returns the change that applying manifests to a snapshot makes. If prune is true, it also deletes the queues, Cohorts, ResourceFlavors,
+// AdmissionChecks and WorkloadPriorityClasses that the manifests do not have. The error names the object, the field and the cure.
+func Apply(s, manifests *snapshot.Snapshot, prune Prune) (*Change, error) {
+	c := &Change{before: s, after: s.Clone()}
+	for _, skipped := range manifests.Skipped {
+		c.Ignored = append(c.Ignored, skipped+": its kind does not decide admission")
+	}
+	if err := c.configure(manifests.Configuration); err != nil {
+		return nil, err
+	}
+	for _, kind := range snapshot.Kinds() {
+		for object := range manifests.Objects(kind) {
+			if isWrittenByControllers(kind) {
+				c.Ignored = append(c.Ignored, fmt.Sprintf("%s %s: controllers and kubelets write objects of this kind", kind.GVK.Kind, nameOf(object)))
+				continue
+			}
+			if err := c.put(kind, object); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", kind.GVK.Kind, nameOf(object), err)
+			}
+		}
+		if prune == Pruned && isPrunable(kind) {
+			c.prune(kind, manifests)
+		}
+	}
+	c.followPriorities()
+	return c, nil
+}
+
+// Prune is what happens to objects that the manifests do not have.
+type Prune string
+
+const (
+	// Kept leaves them as they are.
+	Kept Prune = "Kept"
+	// Pruned deletes those that make up queues.
+	Pruned Prune = "Pruned"
+)
+
+// After returns the snapshot with the change.
+func (c *Change) After() *snapshot.Snapshot { return c.after }
+
+// IsEmpty reports whether no object changes.
+func (c *Change) IsEmpty() bool {
+	return !slices.ContainsFunc(c.Objects, func(o ObjectChange) bool { return o.Action != Unchanged })
+}
+
+// isWrittenByControllers reports whether users do not write objects of a kind themselves.
+func isWrittenByControllers(kind *snapshot.Kind) bool {
+	return slices.Contains([]string{"Node", "Job", "Pod", "Workload"}, kind.GVK.Kind)
+}
+
+func isPrunable(kind *snapshot.Kind) bool {
+	return slices.Contains([]string{"ResourceFlavor", "AdmissionCheck", "WorkloadPriorityClass", "Cohort", "ClusterQueue", "LocalQueue"}, kind.GVK.Kind)
+}
+
+// configure replaces the configuration of the manager.
+func (c *Change) configure(config *configapi.Configuration) error {
+	if config == nil {
+		return nil
+	}
+	before := &configapi.Configuration{}
+	if c.before.Configuration != nil {
+		before = c.before.Configuration.DeepCopy()
+	}
+	after := config.DeepCopy()
+	before.SetDefaults()
+	after.SetDefaults()
+	fields, err := fieldsOf(snapshot.ReduceConfiguration(before), snapshot.ReduceConfiguration(after))
+	if err != nil {
+		return err
+	}
+	c.after.Configuration = config
+	c.add(ObjectChange{Kind: configapi.Kind, Name: "of the manager", Action: Update, Fields: fields})
+	return nil
+}
+
+func (c *Change) add(o ObjectChange) {
+	if o.Action == Update && len(o.Fields) == 0 {
+		o.Action = Unchanged
+	}
+	c.Objects = append(c.Objects, o)
+}
+
+// put applies one object.
+func (c *Change) put(kind *snapshot.Kind, manifest snapshot.Object) error {
+	after := kind.Reduce(copyOf(manifest))
+	before := c.after.Find(kind, after)
+	change := ObjectChange{Kind: kind.GVK.Kind, Namespace: after.GetNamespace(), Name: after.GetName(), Action: Update}
+	if before == nil {
+		change.Action = Create
+		if err := c.create(after); err != nil {
+			return err
+		}
+	} else {
+		merged, err := merge(kind, before, after)
+		if err != nil {
+			return err
+		}
+		after = merged
+	}
+	old := kind.Reduce(snapshot.NewObject(kind))
+	if before != nil {
+		old = copyOf(before)
+		setDefaults(old)
+	}
+	compared := copyOf(after)
+	setDefaults(compared)
+	var err error
+	if change.Fields, err = fieldsOf(old, compared); err != nil {
+		return err
+	}
+	if before != nil {
+		if err := refuseImmutable(kind, change.Fields); err != nil {
+			return err
+		}
+	}
+	if before == nil || len(change.Fields) > 0 {
+		c.after.Put(kind, after)
+	}
+	c.add(change)
+	return nil
+}
+
+// create completes an object that the API server and controllers would complete.
+func (c *Change) create(object snapshot.Object) error {
+	object.SetUID(types.UID(fmt.Sprintf("planned/%s/%s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())))
+	object.SetCreationTimestamp(metav1.NewTime(c.before.TakenAt))
+	object.SetGeneration(1)
+	object.SetResourceVersion("")
+	object.SetDeletionTimestamp(nil)
+	switch object := object.(type) {
+	case *kueue.AdmissionCheck:
+		// The controller of the check reports that it is active.
+		object.Status = kueue.AdmissionCheckStatus{}
+		apimeta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
+			Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.NewTime(c.before.TakenAt),
+		})
+	case *jobSet:
+		return c.submit(object)
+	}
+	return nil
+}
+
+// prune deletes the objects of a kind that the manifests do not have. An object that is in use stays until it is not, without new admissions.
+func (c *Change) prune(kind *snapshot.Kind, manifests *snapshot.Snapshot) {
+	for object := range c.before.Objects(kind) {
+		if manifests.Find(kind, object) != nil {
+			continue
+		}
+		c.add(ObjectChange{Kind: kind.GVK.Kind, Namespace: object.GetNamespace(), Name: object.GetName(), Action: Delete})
+		if !slices.Contains(object.GetFinalizers(), kueue.ResourceInUseFinalizerName) {
+			c.after.Remove(kind, object)
+			continue
+		}
+		deleted := copyOf(object)
+		deleted.SetDeletionTimestamp(new(metav1.NewTime(c.before.TakenAt)))
+		c.after.Put(kind, deleted)
+	}
+}
+
+// followPriorities lets the quota Workloads that belong to no JobSet follow the values of their WorkloadPriorityClasses, as the manager does. Those of
+// JobSets follow in the simulation.
+func (c *Change) followPriorities() {
+	changed := map[string]int32{}
+	for _, o := range c.Objects {
+		if o.Kind == "WorkloadPriorityClass" && o.Action == Update {
+			i := slices.IndexFunc(c.after.PriorityClasses, func(class *kueue.WorkloadPriorityClass) bool { return class.Name == o.Name })
+			changed[o.Name] = c.after.PriorityClasses[i].Value
+		}
+	}
+	for i, w := range c.after.Workloads {
+		ref := w.Spec.PriorityClassRef
+		if ref == nil || ref.Kind != kueue.WorkloadPriorityClassKind || apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
+			continue
+		}
+		if value, isChanged := changed[ref.Name]; isChanged {
+			w = w.DeepCopy()
+			w.Spec.Priority = &value
+			c.after.Workloads[i] = w
+		}
+	}
+}
+
+// merge returns an object as it is after a manifest was applied. Fields that the API server and controllers write stay. Labels and annotations are
+// added, because a snapshot does not show which of them came from manifests; those of Tranche that only users write are replaced.
+func merge(kind *snapshot.Kind, before, manifest snapshot.Object) (snapshot.Object, error) {
+	if js, is := manifest.(*jobSet); is {
+		return mergeJobSet(before.(*jobSet), js) //nolint:forcetypeassert // objects of one kind
+	}
+	old, err := tree(before)
+	if err != nil {
+		return nil, err
+	}
+	now, err := tree(manifest)
+	if err != nil {
+		return nil, err
+	}
+	delete(now, "status")
+	if status, has := old["status"]; has {
+		now["status"] = status
+	}
+	content, err := json.Marshal(now)
+	if err != nil {
+		return nil, err
+	}
+	merged := snapshot.NewObject(kind)
+	if err := json.Unmarshal(content, merged); err != nil {
+		return nil, err
+	}
+	keepMetadata(before, merged)
+	return merged, nil
+}
+
+// keepMetadata restores the metadata that manifests do not determine.
+func keepMetadata(before, merged snapshot.Object) {
+	labels, annotations := maps.Clone(before.GetLabels()), maps.Clone(before.GetAnnotations())
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, "tranche.dev/") })
+	merged.SetLabels(union(labels, merged.GetLabels()))
+	merged.SetAnnotations(union(annotations, merged.GetAnnotations()))
+	merged.SetUID(before.GetUID())
+	merged.SetResourceVersion(before.GetResourceVersion())
+	merged.SetGeneration(before.GetGeneration() + 1)
+	merged.SetCreationTimestamp(before.GetCreationTimestamp())
+	merged.SetDeletionTimestamp(before.GetDeletionTimestamp())
+	merged.SetFinalizers(before.GetFinalizers())
+	merged.SetOwnerReferences(before.GetOwnerReferences())
+}
+
+func union(a, b map[string]string) map[string]string {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
+// refuseImmutable returns an error if the API server would refuse an update.
+func refuseImmutable(kind *snapshot.Kind, fields []Field) error {
+	if kind.GVK.Kind != "JobSet" {
+		return nil
+	}
+	var problems []error
+	for _, field := range fields {
+		if strings.HasPrefix(field.Path, "spec.") && !isMutable(field.Path) {
+			problems = append(problems, fmt.Errorf("%s is immutable, and is %s instead of %s: submit a JobSet of another name, or delete this one first",
+				field.Path, cmp.Or(field.After, "absent"), cmp.Or(field.Before, "absent")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func nameOf(object metav1.Object) string {
+	if object.GetNamespace() == "" {
+		return object.GetName()
+	}
+	return object.GetNamespace() + "/" + object.GetName()
+}
+
+func copyOf(object snapshot.Object) snapshot.Object {
+	return object.DeepCopyObject().(snapshot.Object) //nolint:forcetypeassert // a copy has the same type
+}
+
+// Submit returns the change that submitting JobSets makes. The error names the object, the field and the cure.
+func Submit(s, manifests *snapshot.Snapshot) (*Change, error) {
+	if len(manifests.JobSets) == 0 {
+		return nil, errors.New("the manifests have no JobSet: name a file with one")
+	}
+	c, err := Apply(s, manifests, Kept)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Objects {
+		if o := &c.Objects[i]; o.Kind == "JobSet" && o.Action != Create {
+			return nil, fmt.Errorf("%s exists in the snapshot: give it another metadata.name, or ask tranche plan what updating it changes", o)
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// LoseNodes returns the change that the loss of nodes makes. Nodes decide no admission: quota does. So the allocatable resources of the nodes are
+// subtracted from the nominal quotas of the flavors whose node labels they have, as an administrator would do: in proportion to the quotas, in whole
+// units. What runs on the nodes is evicted, as far as the snapshot has its pods.
+func LoseNodes(s *snapshot.Snapshot, selector labels.Selector) (*Change, error) {
+	l := &nodeLoss{snapshot: s, lost: map[flavorResource]*resource.Quantity{}, names: map[string]bool{}}
+	for _, node := range s.Nodes {
+		if selector.Matches(labels.Set(node.Labels)) {
+			l.lose(node)
+		}
+	}
+	if len(l.names) == 0 {
+		return nil, fmt.Errorf("no node of the snapshot has labels that match %q: it has %d nodes", selector, len(s.Nodes))
+	}
+	changed := &snapshot.Snapshot{}
+	for _, q := range s.ClusterQueues {
+		changed.ClusterQueues = append(changed.ClusterQueues, q.DeepCopy())
+	}
+	for _, c := range s.Cohorts {
+		changed.Cohorts = append(changed.Cohorts, c.DeepCopy())
+	}
+	l.subtract(changed)
+	c, err := Apply(s, changed, Kept)
+	if err != nil {
+		return nil, err
+	}
+	c.Objects = slices.DeleteFunc(c.Objects, func(o ObjectChange) bool { return o.Action == Unchanged })
+	for _, node := range s.Nodes {
+		if l.names[node.Name] {
+			c.Objects = append(c.Objects, ObjectChange{Kind: "Node", Name: node.Name, Action: Delete})
+		}
+	}
+	c.failures = l.failures()
+	return c, nil
+}
+
+type flavorResource struct {
+	flavor   kueue.ResourceFlavorReference
+	resource corev1.ResourceName
+}
+
+// A nodeLoss adds up what is lost.
+type nodeLoss struct {
+	snapshot *snapshot.Snapshot
+	lost     map[flavorResource]*resource.Quantity
+	names    map[string]bool
+}
+
+// lose adds the resources of a node to what its flavors lose.
+func (l *nodeLoss) lose(node *corev1.Node) {
+	l.names[node.Name] = true
+	for name, amount := range node.Status.Allocatable {
+		flavor := l.flavorOf(node, name)
+		if flavor == nil {
+			continue
+		}
+		key := flavorResource{kueue.ResourceFlavorReference(flavor.Name), name}
+		if l.lost[key] == nil {
+			l.lost[key] = &resource.Quantity{}
+		}
+		l.lost[key].Add(amount)
+	}
+}
+
+// flavorOf returns the flavor to which a resource of a node belongs: of those that have a quota of it and whose node labels the node has, the one with
+// the most labels, and of several the first one by name.
+func (l *nodeLoss) flavorOf(node *corev1.Node, name corev1.ResourceName) *kueue.ResourceFlavor {
+	var best *kueue.ResourceFlavor
+	for _, flavor := range l.snapshot.ResourceFlavors {
+		isMatch := labels.SelectorFromSet(flavor.Spec.NodeLabels).Matches(labels.Set(node.Labels))
+		isBetter := best == nil || len(flavor.Spec.NodeLabels) > len(best.Spec.NodeLabels)
+		if isMatch && isBetter && len(l.quotas(l.snapshot, flavorResource{kueue.ResourceFlavorReference(flavor.Name), name})) > 0 {
+			best = flavor
+		}
+	}
+	return best
+}
+
+// quotas returns the quotas of a flavor and resource, those of ClusterQueues first.
+func (l *nodeLoss) quotas(s *snapshot.Snapshot, key flavorResource) []*kueue.ResourceQuota {
+	var all []*kueue.ResourceQuota
+	add := func(groups []kueue.ResourceGroup) {
+		for q := range quotasOf(groups) {
+			if q.flavor == key.flavor && q.Name == key.resource {
+				all = append(all, q.ResourceQuota)
+			}
+		}
+	}
+	for _, q := range s.ClusterQueues {
+		add(q.Spec.ResourceGroups)
+	}
+	for _, c := range s.Cohorts {
+		add(c.Spec.ResourceGroups)
+	}
+	return all
+}
+
+// subtract lowers the nominal quotas.
+func (l *nodeLoss) subtract(changed *snapshot.Snapshot) {
+	for key, lost := range l.lost {
+		quotas := l.quotas(changed, key)
+		amounts := make([]int64, len(quotas))
+		unit := int64(1000)
+		for i, q := range quotas {
+			amounts[i] = q.NominalQuota.MilliValue()
+			if amounts[i]%unit != 0 {
+				unit = 1
+			}
+		}
+		for i := range amounts {
+			amounts[i] /= unit
+		}
+		for i, share := range shares(lost.MilliValue()/unit, amounts) {
+			quotas[i].NominalQuota.Sub(*resource.NewMilliQuantity(share*unit, quotas[i].NominalQuota.Format))
+		}
+	}
+}
+
+// shares divides an amount in proportion to others, of which it takes no more than all. The largest remainders are rounded up.
+func shares(amount int64, of []int64) []int64 {
+	total := int64(0)
+	for _, o := range of {
+		total += o
+	}
+	result, remainders := make([]int64, len(of)), make([]int64, len(of))
+	if total == 0 {
+		return result
+	}
+	left := min(amount, total)
+	amount = left
+	for i, o := range of {
+		quotient, remainder := new(big.Int).QuoRem(new(big.Int).Mul(big.NewInt(amount), big.NewInt(o)), big.NewInt(total), new(big.Int))
+		result[i], remainders[i] = quotient.Int64(), remainder.Int64()
+		left -= result[i]
+	}
+	order := make([]int, len(of))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainders[b], remainders[a]) })
+	for _, i := range order[:left] {
+		result[i]++
+	}
+	return result
+}
+
+// failures returns the quota Workloads whose pods run on the lost nodes.
+func (l *nodeLoss) failures() []admission.StageKey {
+	var all []admission.StageKey
+	for _, w := range l.snapshot.Workloads {
+		if slices.ContainsFunc(l.snapshot.Pods, func(pod *corev1.Pod) bool { return l.isLost(pod) && paysFor(w, pod) }) {
+			all = append(all, admission.StageKey{Namespace: w.Namespace, Name: w.Name})
+		}
+	}
+	return all
+}
+
+func (l *nodeLoss) isLost(pod *corev1.Pod) bool {
+	hasTerminated := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return l.names[pod.Spec.NodeName] && !hasTerminated
+}
+
+// paysFor reports whether a pod runs on the quota of a quota Workload: as a member of its gang, or in a ReplicatedJob of its stage.
+func paysFor(w *kueue.Workload, pod *corev1.Pod) bool {
+	if pod.Namespace != w.Namespace {
+		return false
+	}
+	if admitted := pod.Annotations[apis.AdmissionAnnotation]; admitted != "" {
+		return strings.HasPrefix(admitted, string(w.UID)+".")
+	}
+	uid := pod.Labels[jobset.JobSetUIDKey]
+	return uid != "" && uid == w.Labels[apis.JobUIDLabel] && slices.ContainsFunc(w.Spec.PodSets, func(p kueue.PodSet) bool {
+		return p.Name == kueue.NewPodSetReference(pod.Labels[jobset.ReplicatedJobNameKey])
+	})
+}

@@ -1,0 +1,156 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// A ChangedWorld is a scenario in which administrators change queues at the end: the lines behind the first run line. It has what really happens,
+// without a snapshot in between, if each stage runs as long as its limit.
+type ChangedWorld struct {
+	// Before has the objects before the change, and Manifests those of administrators with it.
+	Before, Manifests *snapshot.Snapshot
+	// Without and With are what happens without and with the change.
+	Without, With *Outcome
+}
+
+// RunChanged runs a scenario twice, with and without its change.
+func RunChanged(script *scenario.Scenario, config *configapi.Configuration, horizon time.Duration) (*ChangedWorld, error) {
+	w := &ChangedWorld{}
+	for _, isChanged := range []bool{false, true} {
+		s, change, err := runToChange(script, config)
+		if err != nil {
+			return nil, err
+		}
+		w.Before = frozen(snapshotOf(s))
+		w.Before.Configuration = config
+		t := trackerOf(s)
+		t.watch()
+		if isChanged {
+			for _, line := range change {
+				if err := s.schedule(line); err != nil {
+					return nil, err
+				}
+			}
+			for f := s.Events.Due(s.Now); f != nil; f = s.Events.Due(s.Now) {
+				f()
+			}
+			w.Manifests = manifestsOf(s)
+		}
+		until := s.Now + horizon
+		if err := s.advanceTo(until); err != nil {
+			return nil, err
+		}
+		// A lower lendingLimit leaves more quota held than the tree has: a queue always gets the quota that it does not lend.
+		violations := slices.DeleteFunc(s.Violations, func(v string) bool { return strings.Contains(v, "I1: the tree of Cohort") })
+		if len(violations) > 0 {
+			return nil, fmt.Errorf("violations: %q", violations)
+		}
+		outcome := t.outcome(w.Before.TakenAt, w.Before.TakenAt.Add(horizon))
+		if w.With = outcome; !isChanged {
+			w.Without = outcome
+		}
+	}
+	return w, nil
+}
+
+// frozen returns a snapshot whose objects the simulation does not change.
+func frozen(s *snapshot.Snapshot) *snapshot.Snapshot {
+	f := &snapshot.Snapshot{TakenAt: s.TakenAt}
+	for _, kind := range snapshot.Kinds() {
+		for object := range s.Objects(kind) {
+			object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+			f.Put(kind, object.DeepCopyObject().(snapshot.Object)) //nolint:forcetypeassert // a copy has the same type
+		}
+	}
+	for _, js := range f.JobSets {
+		for i := range js.Status.Conditions {
+			js.Status.Conditions[i].LastTransitionTime = metav1.NewTime(s.TakenAt) // the manager takes that of the computer
+		}
+	}
+	return f
+}
+
+// runToChange runs the lines up to the first run line, and returns the others.
+func runToChange(script *scenario.Scenario, config *configapi.Configuration) (*simulation, []*scenario.Line, error) {
+	s := newSimulation()
+	if err := s.start(script, nil); err != nil {
+		return nil, nil, err
+	}
+	if config != nil {
+		s.Config.Config = admission.ConfigOf(config)
+		if err := s.Start(); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.answerChecks(0)
+	s.Course = &estimatedCourse{Cluster: s.Cluster}
+	for i := range script.Lines {
+		if err := s.schedule(&script.Lines[i]); err != nil {
+			return nil, nil, err
+		}
+		if _, isRun := script.Lines[i].Statement.(scenario.Run); isRun {
+			var rest []*scenario.Line
+			for k := range script.Lines[i+1:] {
+				rest = append(rest, &script.Lines[i+1+k])
+			}
+			return s, rest, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("the scenario has no run line")
+}
+
+// trackerOf returns a tracker of a simulation that is running.
+func trackerOf(s *simulation) *tracker {
+	course, _ := s.Course.(*estimatedCourse)
+	return newTracker(&forecast{simulation: s, durations: &Durations{}, course: course})
+}
+
+// advanceTo runs the events until a time, and stays at the last of them.
+func (s *simulation) advanceTo(until time.Duration) error {
+	t := &forecast{simulation: s, toTheEnd: true}
+	return t.advance(until)
+}
+
+// manifestsOf returns the objects that administrators write, as they write them.
+func manifestsOf(s *simulation) *snapshot.Snapshot {
+	all, m := snapshotOf(s), &snapshot.Snapshot{}
+	for _, kind := range snapshot.Kinds() {
+		if !slices.Contains([]string{"Namespace", "ResourceFlavor", "AdmissionCheck", "WorkloadPriorityClass", "Cohort", "ClusterQueue", "LocalQueue"}, kind.GVK.Kind) {
+			continue
+		}
+		for object := range all.Objects(kind) {
+			manifest := kind.Reduce(object)
+			manifest.SetUID("")
+			manifest.SetResourceVersion("")
+			manifest.SetGeneration(0)
+			manifest.SetCreationTimestamp(metav1.Time{})
+			m.Put(kind, manifest)
+		}
+	}
+	return m
+}
+
+// HistoriesOf returns the histories by the names of quota Workloads, without the explanations, which may name another holder of the same quota.
+func HistoriesOf(o *Outcome) map[admission.StageKey]History {
+	all := map[admission.StageKey]History{}
+	for i := range o.Histories {
+		h := o.Histories[i]
+		if h.End == Gone && len(h.Starts) == 0 && !h.IsAdmitted {
+			continue
+		}
+		h.Check, h.Message, h.Blockers = "", "", nil
+		all[h.Workload] = h
+	}
+	return maps.Clone(all)
+}

@@ -1,0 +1,223 @@
+package simulator_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// recorded is where the recorded changes are: for each a world as a scenario, and the files that a user would have.
+const recorded = "../plan/testdata"
+
+// horizon is how far plans look.
+const horizon = 24 * time.Hour
+
+// TestRecordedChanges plans each recorded change, and really makes it: exactly the consequences that the plan names happen.
+func TestRecordedChanges(t *testing.T) {
+	worlds, err := filepath.Glob(filepath.Join(recorded, "*", "world.txt"))
+	if err != nil || len(worlds) < 10 {
+		t.Fatalf("%d recorded changes: %v", len(worlds), err)
+	}
+	for _, path := range worlds {
+		dir := filepath.Dir(path)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			w, err := simulator.RunChanged(parse(t, path), configuration(t, dir), horizon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFiles(t, dir, w)
+			for _, problem := range planned(w) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// configuration reads the configuration of the manager in a world, or returns the default.
+func configuration(t *testing.T, dir string) *configapi.Configuration {
+	t.Helper()
+	config := &configapi.Configuration{}
+	content, err := os.ReadFile(filepath.Join(dir, "configuration.yaml"))
+	if err == nil {
+		config, err = configapi.Decode(content)
+	} else if os.IsNotExist(err) {
+		config.APIVersion, config.Kind = configapi.APIVersion, configapi.Kind
+		err = nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.SetDefaults()
+	return config
+}
+
+// planned makes the plan of a change, and compares the plan with what really happens.
+func planned(w *simulator.ChangedWorld) []string {
+	change, err := plan.Apply(w.Before, w.Manifests, plan.Pruned)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	p, err := plan.New(change, &simulator.Durations{}, horizon)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	problems := compareOutcomes("without", w.Before, w.Before, w.Without)
+	problems = append(problems, compareOutcomes("with", w.Before, change.After(), w.With)...)
+	return append(problems, unnamed(w, p)...)
+}
+
+// compareOutcomes compares a simulation from a snapshot with what really happens.
+func compareOutcomes(which string, s, after *snapshot.Snapshot, want *simulator.Outcome) []string {
+	got, err := simulator.SimulateDisturbance(s, &simulator.Disturbance{After: after}, &simulator.Durations{}, s.TakenAt.Add(horizon))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if diff := gocmp.Diff(simulator.HistoriesOf(want), simulator.HistoriesOf(got), cmpopts.EquateEmpty()); diff != "" {
+		return []string{which + " the change: -really +simulated\n" + diff}
+	}
+	return nil
+}
+
+// unnamed returns what really happens to quota Workloads and is not in the plan, and what is in the plan and does not happen.
+func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
+	named := map[admission.StageKey]map[plan.Kind]int{}
+	for i := range p.Consequences {
+		c := &p.Consequences[i]
+		key := admission.StageKey{Namespace: c.Namespace, Name: c.Workload}
+		if named[key] == nil {
+			named[key] = map[plan.Kind]int{}
+		}
+		named[key][c.Kind]++
+	}
+	without, with := simulator.HistoriesOf(w.Without), simulator.HistoriesOf(w.With)
+	for key := range with {
+		was, now := without[key], with[key]
+		kinds := named[key]
+		check := func(happens bool, what string, is ...plan.Kind) {
+			isNamed := false
+			for _, kind := range is {
+				isNamed = isNamed || kinds[kind] > 0
+			}
+			if happens && !isNamed {
+				problems = append(problems, fmt.Sprintf("%s is %s, and the plan has %v", key, what, kinds))
+			}
+		}
+		check(len(now.Evictions) > len(was.Evictions), "evicted", plan.Evicted)
+		check(len(now.Evictions) < len(was.Evictions), "not evicted", plan.NotEvicted, plan.Delayed, plan.NeverFits, plan.Unsafe)
+		check(len(now.Starts) > len(was.Starts), "newly admitted", plan.NewlyAdmitted, plan.Evicted)
+		check(now.End == simulator.Waits && was.End != simulator.Waits, "left waiting", plan.Delayed, plan.NeverFits, plan.Unsafe, plan.Evicted, plan.Waiting)
+		check(!gocmp.Equal(was.Starts, now.Starts, cmpopts.EquateEmpty()), "admitted at another time", plan.Delayed, plan.Earlier, plan.NewlyAdmitted, plan.NeverFits,
+			plan.Unsafe, plan.Evicted, plan.NotEvicted)
+		isSame := gocmp.Equal(was, now, cmpopts.EquateEmpty())
+		if isSame && len(kinds) > 0 {
+			problems = append(problems, fmt.Sprintf("the plan has %v for %s, and nothing changes for it", kinds, key))
+		}
+		if kinds[plan.Evicted] > 0 && len(now.Evictions) <= len(was.Evictions) || kinds[plan.NewlyAdmitted] > 0 && len(now.Starts) <= len(was.Starts) {
+			problems = append(problems, fmt.Sprintf("the plan has %v for %s, which does not happen", kinds, key))
+		}
+	}
+	return problems
+}
+
+// writeFiles compares the files of a recorded change with the world, or writes them: the snapshot, and the manifests of the objects.
+func writeFiles(t *testing.T, dir string, w *simulator.ChangedWorld) {
+	t.Helper()
+	files := map[string]*bytes.Buffer{}
+	err := w.Before.Write(func(name string) (io.WriteCloser, error) {
+		files[filepath.Join("snapshot", name)] = &bytes.Buffer{}
+		return nopCloser{files[filepath.Join("snapshot", name)]}, nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := &bytes.Buffer{}
+	for _, kind := range snapshot.Kinds() {
+		for object := range w.Manifests.Objects(kind) {
+			object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+			text, err := yaml.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(manifests, "---\n%s", text)
+		}
+	}
+	files["queues.yaml"] = manifests
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, content.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		on, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(on, content.Bytes()) {
+			t.Errorf("%s differs from the world: run go test ./simulator -run TestRecordedChanges -update: %v", path, err)
+		}
+	}
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// TestPlansComeTrue makes random changes in random worlds in which every stage runs as long as its limit: exactly the consequences that the plan names
+// happen.
+func TestPlansComeTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := simulator.RandomConfiguration(t)
+		text, _ := simulator.RandomLimits(t)
+		text += fmt.Sprintf("run until=%ds\n", rapid.IntRange(600, 4000).Draw(t, "at"))
+		for range rapid.IntRange(1, 3).Draw(t, "changes") {
+			text += randomChange(t, text)
+		}
+		script, err := scenario.Parse(text)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		w, err := simulator.RunChanged(script, config, horizon)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if problems := planned(w); len(problems) > 0 {
+			t.Fatalf("%s\n%s", strings.Join(problems, "\n"), text)
+		}
+	})
+}
+
+// randomChange draws a line that changes a queue.
+func randomChange(t *rapid.T, text string) string {
+	queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "changed")
+	changes := []string{
+		fmt.Sprintf("change queue %s a:gpu=%d b:gpu=%d", queue, rapid.IntRange(0, 12).Draw(t, "new a"), rapid.IntRange(0, 6).Draw(t, "new b")),
+		"change queue " + queue + " stop=Hold", "change queue " + queue + " stop=HoldAndDrain", "change localqueue " + queue + "2 stop=Hold",
+		"change localqueue " + queue + "2 stop=HoldAndDrain", "change localqueue " + queue + "2 queue=x", "change queue " + queue + " within=LowerPriority",
+		"change queue " + queue + " within=Never", "change queue " + queue + " strategy=StrictFIFO", "change queue " + queue + " policy=Safe",
+		"change queue " + queue + " policy=Reserve", "change queue " + queue + " cohort=other",
+	}
+	if strings.Contains(text, "cohort lab") {
+		changes = append(changes, "change queue "+queue+" reclaim=Any", "change queue "+queue+" weight=3", fmt.Sprintf("change queue %s a:gpu=4/borrow=%d", queue,
+			rapid.IntRange(0, 3).Draw(t, "borrow")), fmt.Sprintf("change queue %s a:gpu=4/lend=%d", queue, rapid.IntRange(0, 3).Draw(t, "lend")),
+			fmt.Sprintf("change cohort lab a:gpu=%d", rapid.IntRange(0, 4).Draw(t, "shared")))
+	}
+	return rapid.SampledFrom(changes).Draw(t, "change") + "\n"
+}
