@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
 	"github.com/tranche-dev/tranche/cmd/tranche/lint"
 	"github.com/tranche-dev/tranche/cmd/tranche/pending"
+	"github.com/tranche-dev/tranche/cmd/tranche/plan"
 )
 
 func main() {
@@ -42,6 +43,6 @@ func newCommand() *cobra.Command {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
-		lint.NewCommand(), newUninstallCommand(), newVersionCommand())
+		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), newUninstallCommand(), newVersionCommand())
 	return root
 }

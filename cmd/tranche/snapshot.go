@@ -28,7 +28,7 @@ type takeFlags struct {
 	query.Flags
 	output, configMap string
 	namespaces        []string
-	anonymize         bool
+	anonymize, pods   bool
 }
 
 func newSnapshotCommand() *cobra.Command {
@@ -55,6 +55,7 @@ func newSnapshotCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&flags.output, "output", "o", "tranche-snapshot.tar.gz",
 		"new directory, or file with the extension .tar.gz or .tgz to write or replace; - for an archive on standard output")
 	cmd.Flags().StringArrayVarP(&flags.namespaces, "namespace", "n", nil, "namespace whose objects are read; may be repeated; defaults to all namespaces")
+	cmd.Flags().BoolVar(&flags.pods, "pods", false, "also save the running pods of JobSets, for tranche what-if node-loss")
 	cmd.Flags().BoolVar(&flags.anonymize, "anonymize", false, "replace names by pseudonyms")
 	cmd.Flags().StringVar(&flags.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
@@ -82,7 +83,7 @@ func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
 	}
 	show := snapshotfile.NewProgress(progress)
 	about, err := collect.Collect(ctx, &collect.Config{
-		Reader: reader, Scheme: reader.Scheme(), Namespaces: f.namespaces, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name}, Progress: show.Report,
+		Reader: reader, Scheme: reader.Scheme(), Namespaces: f.namespaces, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name}, Progress: show.Report, AllPods: f.pods,
 	}, f.Version, w)
 	if err != nil {
 		return fmt.Errorf("take the snapshot: %w", err)

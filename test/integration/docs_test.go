@@ -108,8 +108,8 @@ func isManifest(text string) bool {
 		return false
 	}
 	group, _, _ := strings.Cut(object.APIVersion, "/")
-	// The configuration, and a kustomization.
-	return !slices.Contains([]string{"config.tranche.dev", "kustomize.config.k8s.io"}, group)
+	// The configuration, a kustomization, and an object of Flux.
+	return !slices.Contains([]string{"config.tranche.dev", "kustomize.config.k8s.io", "kustomize.toolkit.fluxcd.io"}, group)
 }
 
 // kubectlVerb returns the verb of a command of kubectl that is run here, or "".

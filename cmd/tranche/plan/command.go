@@ -1,0 +1,227 @@
+// Package plan has the verbs `tranche plan` and `tranche what-if`: flags, and the answers as text, Markdown or JSON.
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/snapshot/collect"
+)
+
+// Exit codes of the verbs. exitcode.Failure is that of every error: exitcode.BadInput has another meaning here.
+const (
+	exitFollows = 2
+	exitHarms   = 3
+)
+
+// exitCodes is the part of the help about exit codes.
+const exitCodes = "\n\nExit code: 0 if nothing follows; 2 if something follows; 3 if a JobSet or another owner of a quota Workload is evicted, can never fit or can\n" +
+	"no longer finish; 1 on bad input, and if there is no answer."
+
+// limits is the part of the help about what the answer depends on.
+const limits = "The answer compares two simulations from the same snapshot, with and without the change, in which each stage ends when its maximum execution\n" +
+	"time has passed. A stage without that limit never ends there: what waits for it has an unknown start. Later submissions and failures are\n" +
+	"not predicted."
+
+// NewCommand returns `tranche plan`.
+func NewCommand(version string) *cobra.Command {
+	f := &flags{cluster: query.Flags{Version: version}}
+	var files []string
+	var prune bool
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Predict what applying manifests changes for JobSets",
+		Long: "Predict what follows if manifests are applied: which objects change in which fields, and then which quota Workloads are newly admitted,\n" +
+			"delayed, preempted or evicted with the work that they lose, or can never fit. Nothing is written to the cluster.\n\n" + limits + exitCodes,
+		Example: "  tranche plan -f queues/                                        # the change for the cluster of the kubeconfig\n" +
+			"  tranche plan -f queues/ --snapshot cluster.tar.gz -o markdown  # as a comment of a pull request\n" +
+			"  kustomize build queues | tranche plan -f - --until 72h",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
+				manifests, err := readManifests(files, cmd.InOrStdin())
+				if err != nil {
+					return nil, err
+				}
+				wanted := plan.Kept
+				if prune {
+					wanted = plan.Pruned
+				}
+				return plan.Apply(s, manifests, wanted)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "directory or file with manifests to apply; - for standard input; may be repeated")
+	cmd.Flags().BoolVar(&prune, "prune", false,
+		"also delete the ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, AdmissionChecks and WorkloadPriorityClasses that the manifests do not have")
+	_ = cmd.MarkFlagRequired("filename") // the flag exists
+	return cmd
+}
+
+// flags are those of both verbs.
+type flags struct {
+	cluster           query.Flags
+	snapshot          snapshotfile.Flags
+	output, configMap string
+	until             time.Duration
+	// withPods is true if the answer depends on the nodes of running pods.
+	withPods bool
+}
+
+func (f *flags) add(cmd *cobra.Command) {
+	f.cluster.AddKubeconfig(cmd)
+	f.snapshot.Add(cmd)
+	cmd.Flags().StringVar(&f.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
+	cmd.Flags().DurationVar(&f.until, "until", 24*time.Hour, "how long after the snapshot the simulations end")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "format of the answer: text, markdown or json")
+	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
+}
+
+// answer prints what follows from a change.
+func (f *flags) answer(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) error {
+	p, err := f.plan(cmd, change)
+	if err != nil {
+		return &exitcode.Error{Code: exitcode.Failure, Err: err}
+	}
+	switch p.Severity() {
+	case plan.Harms:
+		return &exitcode.Error{Code: exitHarms, Err: errors.New("the change does harm: " + summary(p))}
+	case plan.Follows:
+		return &exitcode.Error{Code: exitFollows, Err: errors.New("the change has consequences: " + summary(p))}
+	case plan.Nothing:
+	}
+	return nil
+}
+
+// plan makes and prints the plan of a change.
+func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) (*plan.Plan, error) {
+	write, isFormat := formats()[f.output]
+	if !isFormat {
+		return nil, fmt.Errorf("--output is %q: write text, markdown or json", f.output)
+	}
+	s, err := f.read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	c, err := change(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.New(c, &simulator.Durations{}, f.until)
+	if err != nil {
+		return nil, err
+	}
+	if err := write(cmd.OutOrStdout(), p); err != nil {
+		return nil, fmt.Errorf("print the plan: %w", err)
+	}
+	return p, nil
+}
+
+// read returns the snapshot to start from, and prints what is missing from it.
+func (f *flags) read(ctx context.Context, stdin io.Reader, warnings io.Writer) (*snapshot.Snapshot, error) {
+	if f.snapshot.Path != "" {
+		return f.snapshot.Read(stdin, warnings)
+	}
+	namespace, name, isFull := strings.Cut(f.configMap, "/")
+	if !isFull {
+		return nil, fmt.Errorf("--config-map is %q: write NAMESPACE/NAME", f.configMap)
+	}
+	reader, err := f.cluster.ConnectToRead()
+	if err != nil {
+		return nil, err
+	}
+	show := snapshotfile.NewProgress(warnings)
+	s, err := collect.Read(ctx, &collect.Config{
+		Reader: reader, Scheme: reader.Scheme(), ConfigMap: types.NamespacedName{Namespace: namespace, Name: name}, Progress: show.Report, AllPods: f.withPods,
+	}, f.cluster.Version)
+	if err != nil {
+		return nil, fmt.Errorf("take a snapshot: %w", err)
+	}
+	show.Finish()
+	return s, snapshotfile.PrintGaps(warnings, s.Gaps)
+}
+
+// readManifests reads the objects to apply.
+func readManifests(files []string, stdin io.Reader) (*snapshot.Snapshot, error) {
+	m := snapshot.NewManifests()
+	var err error
+	for _, file := range files {
+		if err = readInto(m, file, stdin); err != nil {
+			err = fmt.Errorf("read the manifests: %w", err)
+			break
+		}
+	}
+	return m.Snapshot(err)
+}
+
+func readInto(m *snapshot.Manifests, path string, stdin io.Reader) error {
+	if path == snapshotfile.Stream {
+		return m.ReadStream("standard input", stdin)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		if err := m.ReadDir(os.DirFS(path)); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	file, err := os.Open(path) // #nosec G304 -- the user names the file
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.ReadStream(path, file), file.Close())
+}
+
+// formats returns the functions that print a plan.
+func formats() map[string]func(io.Writer, *plan.Plan) error {
+	return map[string]func(io.Writer, *plan.Plan) error{"text": writeText, "markdown": writeMarkdown, "json": writeJSON}
+}
+
+func writeJSON(out io.Writer, p *plan.Plan) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(p)
+}
+
+// summary counts the consequences of each kind.
+func summary(p *plan.Plan) string {
+	var parts []string
+	for _, kind := range plan.Kinds() {
+		if n := len(ofKind(p, kind)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, words(kind)))
+		}
+	}
+	if len(parts) == 0 && len(p.Queues) > 0 {
+		parts = append(parts, fmt.Sprintf("%d ClusterQueues admit differently", len(p.Queues)))
+	}
+	if len(parts) == 0 {
+		return "nothing follows"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ofKind(p *plan.Plan, kind plan.Kind) []plan.Consequence {
+	return slices.DeleteFunc(slices.Clone(p.Consequences), func(c plan.Consequence) bool { return c.Kind != kind })
+}

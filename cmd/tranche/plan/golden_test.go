@@ -1,0 +1,147 @@
+package plan_test
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/plan"
+)
+
+var update = flag.Bool("update", false, "write the goldens")
+
+// recorded is where the recorded changes are. The tests of package simulator make their worlds come true.
+const recorded = "../../../plan/testdata"
+
+// run runs a command, and returns its output and its exit code.
+func run(t *testing.T, cmd *cobra.Command, args ...string) (out string, code int, err error) {
+	t.Helper()
+	var text bytes.Buffer
+	cmd.SetArgs(args)
+	cmd.SetOut(&text)
+	cmd.SetErr(io.Discard)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err = cmd.ExecuteContext(t.Context())
+	code = 0
+	if err != nil {
+		code = exitcode.Of(err)
+	}
+	return text.String(), code, err
+}
+
+// TestRecordedPlans compares the plans of the recorded changes in all formats with their goldens.
+func TestRecordedPlans(t *testing.T) {
+	worlds, err := filepath.Glob(filepath.Join(recorded, "*", "snapshot"))
+	if err != nil || len(worlds) < 10 {
+		t.Fatalf("%d recorded changes: %v", len(worlds), err)
+	}
+	codes := map[string]int{
+		"quota-raised": 2, "queue-held": 2, "queue-moved": 2, "lending-limit": 2,
+	}
+	for _, world := range worlds {
+		dir := filepath.Dir(world)
+		name := filepath.Base(dir)
+		want, isMild := codes[name]
+		if !isMild {
+			want = 3
+		}
+		for format, file := range map[string]string{"text": "plan.txt", "markdown": "plan.md", "json": "plan.json"} {
+			t.Run(name+"/"+format, func(t *testing.T) {
+				args := []string{"-f", filepath.Join(dir, "queues.yaml"), "--prune", "--snapshot", world, "-o", format}
+				out, code, err := run(t, plan.NewCommand("test"), args...)
+				if code != want {
+					t.Fatalf("exit code %d, want %d: %v", code, want, err)
+				}
+				again, _, _ := run(t, plan.NewCommand("test"), args...)
+				if diff := cmp.Diff(out, again); diff != "" {
+					t.Errorf("the second answer differs: -first +second\n%s", diff)
+				}
+				golden(t, filepath.Join(dir, file), out)
+			})
+		}
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got\n%s", path, diff)
+	}
+}
+
+// TestExitCodes asks for changes from which nothing follows, something mild and something bad.
+func TestExitCodes(t *testing.T) {
+	world := filepath.Join(recorded, "quota-raised", "snapshot")
+	for quota, want := range map[string]int{"ml/default/gpu=4": 0, "ml/default/gpu=5": 0, "ml/default/gpu=8": 2, "ml/default/gpu=3": 3} {
+		out, code, err := run(t, plan.NewWhatIfCommand("test"), "quota", quota, "--snapshot", world)
+		if code != want {
+			t.Errorf("%s: exit code %d, want %d: %v\n%s", quota, code, want, err, out)
+		}
+	}
+}
+
+// TestBadInput gives flags, snapshots and manifests that cannot be answered about.
+func TestBadInput(t *testing.T) {
+	dir := filepath.Join(recorded, "quota-raised")
+	world, queues := filepath.Join(dir, "snapshot"), filepath.Join(dir, "queues.yaml")
+	half, old := t.TempDir(), t.TempDir()
+	copyFile(t, filepath.Join(world, "workloads.kueue.x-k8s.io.jsonl"), half)
+	metadata := copyFile(t, filepath.Join(world, "snapshot.json"), old)
+	content, err := os.ReadFile(metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(metadata, bytes.ReplaceAll(content, []byte("v1alpha1"), []byte("v0")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		`required flag(s) "filename" not set`:                                               {"--snapshot", world},
+		"--output is \"yaml\": write text, markdown or json":                                {"-f", queues, "--snapshot", world, "-o", "yaml"},
+		"the horizon is -1h0m0s, must be positive":                                          {"-f", queues, "--snapshot", world, "--until", "-1h"},
+		"read the snapshot: stat nowhere":                                                   {"-f", queues, "--snapshot", "nowhere"},
+		"read the manifests: stat nowhere":                                                  {"-f", "nowhere", "--snapshot", world},
+		"snapshot.json is missing, so the snapshot is incomplete: copy the whole directory": {"-f", queues, "--snapshot", half},
+		`the format is "Snapshot" of "snapshot.tranche.dev/v0"`:                             {"-f", queues, "--snapshot", old},
+		"nowhere.kubeconfig":                                                                {"-f", queues, "--kubeconfig", "nowhere.kubeconfig"},
+		"--config-map is \"x\": write NAMESPACE/NAME":                                       {"-f", queues, "--config-map", "x"},
+		"[kubeconfig snapshot]":                                                             {"-f", queues, "--snapshot", world, "--kubeconfig", "x"},
+		"is given twice, in " + queues + " document":                                        {"-f", queues, "-f", queues, "--snapshot", world},
+	} {
+		t.Run(want, func(t *testing.T) {
+			out, code, err := run(t, plan.NewCommand("test"), args...)
+			if code != 1 || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("exit code %d, error %v, want 1 and %s\n%s", code, err, want, out)
+			}
+		})
+	}
+}
+
+func copyFile(t *testing.T, path, dir string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, filepath.Base(path))
+	if err := os.WriteFile(to, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
