@@ -68,6 +68,7 @@ var layers = map[string][]string{
 	"simulator/internal/jobcontrollers": {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},
 	"simulator/internal/scope":          {"apis", "admission", "snapshot", "simulator/internal/cluster"},
+	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.

@@ -121,13 +121,14 @@ func compare(before, after *simulator.Outcome) []Consequence {
 		now := &after.Histories[i]
 		was := old[now.Workload]
 		if was == nil {
-			was = &simulator.History{Workload: now.Workload, End: simulator.Gone}
+			was = &simulator.History{Record: simulator.Record{Workload: now.Workload, End: simulator.Gone}}
 		}
 		c.compare(was, now)
 		delete(old, now.Workload)
 	}
 	for _, was := range old {
-		c.compare(was, &simulator.History{Workload: was.Workload, JobSet: was.JobSet, Stage: was.Stage, Growth: was.Growth, IsAdmitted: was.IsAdmitted, End: simulator.Gone})
+		gone := simulator.Record{Workload: was.Workload, JobSet: was.JobSet, Stage: was.Stage, Growth: was.Growth, IsAdmitted: was.IsAdmitted, End: simulator.Gone}
+		c.compare(was, &simulator.History{Record: gone})
 	}
 	order := Kinds()
 	slices.SortFunc(c.consequences, func(a, b Consequence) int {

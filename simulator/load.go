@@ -21,18 +21,27 @@ type LeftOut = load.LeftOut
 // fromSnapshot returns a simulation with the objects of a snapshot. Time begins when the snapshot was taken. Pods that are told to stop take some
 // time to terminate. No manager runs yet.
 func fromSnapshot(s *snapshot.Snapshot, stopAfter time.Duration) (*simulation, []LeftOut, error) {
+	file, err := configurationOf(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	cl, leftOut := load.Cluster(s, file, stopAfter)
+	m := manager.New(cl)
+	m.Config = scenario.Config{Config: admission.ConfigOf(file), WaitForPodsReady: file.WaitForPodsReady}
+	return simulate(m), leftOut, nil
+}
+
+// configurationOf returns the configuration of the manager with its defaults.
+func configurationOf(s *snapshot.Snapshot) (*configapi.Configuration, error) {
 	file := s.Configuration.DeepCopy()
 	if file == nil {
 		file = &configapi.Configuration{}
 	}
 	file.SetDefaults()
 	if err := file.Validate().ToAggregate(); err != nil {
-		return nil, nil, fmt.Errorf("configuration: %w", err)
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	cl, leftOut := load.Cluster(s, file, stopAfter)
-	m := manager.New(cl)
-	m.Config = scenario.Config{Config: admission.ConfigOf(file), WaitForPodsReady: file.WaitForPodsReady}
-	return simulate(m), leftOut, nil
+	return file, nil
 }
 
 // resume plans what the pods of a snapshot do, and starts a manager, which reads all objects as after a crash.

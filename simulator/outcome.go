@@ -2,21 +2,20 @@ package simulator
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/history"
+	"github.com/tranche-dev/tranche/simulator/internal/load"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -36,54 +35,31 @@ type Outcome struct {
 
 // A History is what happens to one quota Workload after a snapshot.
 type History struct {
-	// Workload is the quota Workload.
-	Workload admission.StageKey
-	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet.
-	JobSet, Stage string
-	Growth        int
-	// IsAdmitted is true if it was admitted before the snapshot and is not being evicted.
-	IsAdmitted bool
-	// Starts are the times at which it is admitted. An earlier admission is not among them.
-	Starts []time.Time
-	// Evictions are in the order of time. One that began before the snapshot is not among them.
-	Evictions []Eviction
-	// End is its state at the end, and since when it has finished, if it has.
-	End      End
-	Finished time.Time
+	Record
 	// Check, Reason and Message say why it Waits at the end: the first check that it does not pass. Blockers are as those of a Start.
 	Check, Reason, Message string
 	Blockers               []Blocker
 }
 
-// An End is the state of a quota Workload at the end of a simulation.
-type End string
+type (
+	// A Record is the part of a History that shows in the objects.
+	Record = history.Record
+	// An Eviction takes the quota of a quota Workload back.
+	Eviction = history.Eviction
+	// An End is the state of a quota Workload at the end of a simulation.
+	End = history.End
+)
 
 const (
 	// Waits is pending, or gated.
-	Waits End = "Waits"
+	Waits = history.Waits
 	// Holds has quota.
-	Holds End = "Holds"
+	Holds = history.Holds
 	// Finished has ended.
-	Finished End = "Finished"
+	Finished = history.Finished
 	// Gone no longer exists.
-	Gone End = "Gone"
+	Gone = history.Gone
 )
-
-// An Eviction takes the quota of a quota Workload back.
-type Eviction struct {
-	At time.Time
-	// Reason and Message are those of the condition Evicted.
-	Reason, Message string
-	// Preemptor is the quota Workload that gets the quota, or empty.
-	Preemptor admission.StageKey
-	// IsUnsafe is true if the JobSet could no longer have finished with the quota that it held, or others could not because of it.
-	IsUnsafe bool
-	// Ran is how long the quota Workload was admitted before: the work since then is lost. Finished stages are not repeated, so this is the work since
-	// the last stage boundary.
-	Ran time.Duration
-	// Held is the quota that it held during that time.
-	Held corev1.ResourceList
-}
 
 // A Disturbance is what happens at the time of a snapshot, while the manager runs.
 type Disturbance struct {
@@ -127,9 +103,7 @@ func SimulateDisturbance(s *snapshot.Snapshot, disturbance *Disturbance, d *Dura
 
 func newTracker(f *forecast) *tracker {
 	f.toTheEnd, f.blockers = true, map[admission.StageKey]explained{}
-	return &tracker{
-		forecast: f, histories: map[admission.StageKey]*History{}, phases: map[admission.StageKey]phase{}, evicted: map[admission.StageKey]admission.Evict{},
-	}
+	return &tracker{forecast: f}
 }
 
 // disturb lets the manager become idle, and then the disturbance happen.
@@ -146,12 +120,12 @@ func (t *tracker) disturb(start *snapshot.Snapshot, disturbance *Disturbance) er
 	if start == disturbance.After {
 		return nil
 	}
-	_, leftOut, err := fromSnapshot(disturbance.After, t.durations.Termination)
+	config, err := configurationOf(start)
 	if err != nil {
 		return err
 	}
-	t.leftOut = leftOut
-	return t.applyChange(start, disturbance.After, t.durations.Termination)
+	t.leftOut, err = load.Change(t.Cluster, start, disturbance.After, config, t.durations.Termination)
+	return err
 }
 
 // failNodes evicts a quota Workload whose pods run on nodes that fail.
@@ -168,119 +142,25 @@ func (t *tracker) failNodes(key admission.StageKey) {
 // A tracker records what happens to quota Workloads.
 type tracker struct {
 	*forecast
-	histories map[admission.StageKey]*History
-	phases    map[admission.StageKey]phase
-	// evicted has the last eviction of each quota Workload that the engine decided.
-	evicted map[admission.StageKey]admission.Evict
-}
-
-// A phase is what matters of the state of a quota Workload.
-type phase struct {
-	isAdmitted, isEvicting, isFinished bool
-	// since is when it was admitted.
-	since time.Time
-}
-
-func phaseOf(w *kueue.Workload) phase {
-	return phase{
-		isAdmitted: isAdmitted(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && !cluster.IsFinished(w),
-		isEvicting: quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted),
-		isFinished: cluster.IsFinished(w),
-	}
+	recorder *history.Recorder
 }
 
 // watch records the changes of quota Workloads from now on.
 func (t *tracker) watch() {
-	for key, w := range t.Workloads {
-		p := phaseOf(w)
-		if c := quotaworkload.FindTrue(w, kueue.WorkloadAdmitted); p.isAdmitted {
-			p.since = c.LastTransitionTime.Time
-		}
-		t.phases[key] = p
-		t.historyOf(w).IsAdmitted = p.isAdmitted
-	}
-	t.Decided = func(decision admission.Decision) {
-		if d, is := decision.(admission.Evict); is {
-			t.evicted[d.Stage] = d
-		}
-	}
-	observe := t.Observe
-	t.Observe = func(event admission.Event) {
-		switch event := event.(type) {
-		case admission.WorkloadObserved:
-			t.record(event.Workload)
-		case admission.WorkloadGone:
-			delete(t.phases, event.Key)
-		}
-		observe(event)
-	}
-}
-
-func (t *tracker) historyOf(w *kueue.Workload) *History {
-	key := cluster.KeyOf(w)
-	if t.histories[key] == nil {
-		s := startOf(w)
-		t.histories[key] = &History{Workload: key, JobSet: s.JobSet, Stage: s.Stage, Growth: s.Growth}
-	}
-	return t.histories[key]
-}
-
-// record compares a quota Workload with its previous version.
-func (t *tracker) record(w *kueue.Workload) {
-	key := cluster.KeyOf(w)
-	before, now, h := t.phases[key], phaseOf(w), t.historyOf(w)
-	now.since = before.since
-	if now.isAdmitted && !before.isAdmitted {
-		now.since = t.Time()
-		h.Starts = append(h.Starts, t.Time())
-	}
-	if now.isEvicting && !before.isEvicting {
-		h.Evictions = append(h.Evictions, t.evictionOf(w, before))
-	}
-	switch {
-	case !now.isFinished:
-		h.Finished = time.Time{}
-	case !before.isFinished:
-		h.Finished = t.Time()
-	}
-	t.phases[key] = now
-}
-
-// evictionOf describes an eviction that has begun.
-func (t *tracker) evictionOf(w *kueue.Workload, before phase) Eviction {
-	c := quotaworkload.FindTrue(w, kueue.WorkloadEvicted)
-	e := Eviction{At: t.Time(), Reason: c.Reason, Message: c.Message, Held: heldBy(w)}
-	if before.isAdmitted {
-		e.Ran = max(0, t.Time().Sub(before.since))
-	}
-	d, isDecided := t.evicted[cluster.KeyOf(w)]
-	if isDecided && d.Message == c.Message {
-		e.IsUnsafe = d.ResolvesDeadlock
-		if d.Preemption != nil {
-			e.Preemptor = d.Preemption.Preemptor
-		}
-	}
-	return e
-}
-
-// heldBy returns the quota that a quota Workload holds, added up over its flavors.
-func heldBy(w *kueue.Workload) corev1.ResourceList {
-	held := corev1.ResourceList{}
-	for fr, amount := range cluster.Usage(w, string(w.Status.Admission.ClusterQueue)) {
-		sum := held[fr.Resource]
-		sum.Add(amount)
-		held[fr.Resource] = sum
-	}
-	return held
+	t.recorder = history.New(t.Cluster)
+	t.Decided = t.recorder.Decided
 }
 
 // outcome returns what was recorded, and explains what waits at the end.
 func (t *tracker) outcome(takenAt, until time.Time) *Outcome {
 	o := &Outcome{TakenAt: takenAt, Until: until, LeftOut: t.leftOut, Queues: map[string]admission.Activity{}}
-	for _, key := range slices.SortedFunc(maps.Keys(t.histories), cluster.CompareKeys) {
-		h := t.histories[key]
-		t.conclude(h)
-		o.Histories = append(o.Histories, *h)
+	for _, record := range t.recorder.Records() {
+		h := History{Record: record}
+		if h.End == Waits {
+			why := t.explanationOf(h.Workload)
+			h.Check, h.Reason, h.Message, h.Blockers = why.check, why.reason, why.waits, why.blockers
+		}
+		o.Histories = append(o.Histories, h)
 	}
 	for name := range t.ClusterQueues {
 		if view, exists := t.Engine.ClusterQueue(name); exists {
@@ -289,21 +169,6 @@ func (t *tracker) outcome(takenAt, until time.Time) *Outcome {
 	}
 	o.Endless = t.endless()
 	return o
-}
-
-func (t *tracker) conclude(h *History) {
-	w := t.Workloads[h.Workload]
-	switch {
-	case w == nil:
-		h.End = Gone
-	case cluster.IsFinished(w):
-		h.End = Finished
-	case quotaworkload.HoldsQuota(w):
-		h.End = Holds
-	default:
-		why := t.explanationOf(h.Workload)
-		h.End, h.Check, h.Reason, h.Message, h.Blockers = Waits, why.check, why.reason, why.waits, why.blockers
-	}
 }
 
 // endless returns what the simulation never ends.
