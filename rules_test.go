@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	// plan compares two simulations.
 	"plan":                              {"apis", "admission", "admission/charge", "simulator", "snapshot"},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
-	"simulator/internal/jobcontrollers": {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
+	"simulator/internal/jobcontrollers": {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},
 	"simulator/internal/scope":          {"apis", "admission", "snapshot", "simulator/internal/cluster"},
 	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -164,7 +164,7 @@ func (f *forecast) run(s *snapshot.Snapshot, until time.Time) error {
 	}
 	f.awaited = len(f.starts)
 	f.watch()
-	f.answerChecks(f.durations.Checks)
+	jobcontrollers.AnswerChecks(f.Cluster, f.durations.Checks)
 	if err := f.resume(); err != nil {
 		return err
 	}
@@ -216,42 +216,6 @@ func (f *forecast) noteBasis(key admission.StageKey) {
 	if len(f.ends) > 0 {
 		f.bases[key] = slices.MinFunc(f.ends, compareBases)
 	}
-}
-
-// answerChecks lets AdmissionChecks be Ready some time after a quota Workload has begun to wait for them.
-func (s *simulation) answerChecks(after time.Duration) {
-	observe := s.Observe
-	s.Observe = func(event admission.Event) {
-		if observed, is := event.(admission.WorkloadObserved); is {
-			s.answerChecksOf(observed.Workload, after)
-		}
-		observe(event)
-	}
-	for _, key := range s.WorkloadKeys() {
-		s.answerChecksOf(s.Workloads[key], after)
-	}
-}
-
-func (s *simulation) answerChecksOf(w *kueue.Workload, after time.Duration) {
-	awaits := func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStatePending }
-	if !quotaworkload.HoldsQuota(w) || isAdmitted(w) || !slices.ContainsFunc(w.Status.AdmissionChecks, awaits) {
-		return
-	}
-	key := cluster.KeyOf(w)
-	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
-	s.Events.Add(max(s.Now, reserved.LastTransitionTime.Sub(s.Beginning())+after), func() {
-		now := s.Workloads[key]
-		if now == nil || now.UID != w.UID || !quotaworkload.HoldsQuota(now) || cluster.IsFinished(now) || !slices.ContainsFunc(now.Status.AdmissionChecks, awaits) {
-			return
-		}
-		ready := now.DeepCopy()
-		for i := range ready.Status.AdmissionChecks {
-			if c := &ready.Status.AdmissionChecks[i]; awaits(*c) {
-				c.State, c.LastTransitionTime = kueue.CheckStateReady, s.Timestamp()
-			}
-		}
-		s.PutWorkload(ready)
-	})
 }
 
 // advance lets time pass.

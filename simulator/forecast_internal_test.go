@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -131,7 +132,7 @@ func TestForecastsComeTrue(t *testing.T) {
 		if err := s.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s.answerChecks(0)
+		jobcontrollers.AnswerChecks(s.Cluster, 0)
 		if preempts {
 			// A preempted stage begins again, and its limit leaves it less time.
 			s.Course = &estimatedCourse{Cluster: s.Cluster}

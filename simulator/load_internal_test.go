@@ -101,7 +101,7 @@ func RunReloaded(script *scenario.Scenario, at time.Duration) (lines, problems [
 	if err := second.runToTheEnd(); err != nil {
 		return nil, nil, err
 	}
-	second.held("")
+	second.Held("")
 	return slices.Concat(first.Lines, second.Lines), slices.Concat(problems, first.Violations, second.Violations), nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/history"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/load"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -88,7 +89,7 @@ func SimulateDisturbance(s *snapshot.Snapshot, disturbance *Disturbance, d *Dura
 		return nil, err
 	}
 	t.watch()
-	t.answerChecks(d.Checks)
+	jobcontrollers.AnswerChecks(t.Cluster, d.Checks)
 	if err := t.resume(); err != nil {
 		return nil, err
 	}

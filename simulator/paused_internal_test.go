@@ -9,6 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -72,7 +73,7 @@ func (p *Paused) IsAdmittedAfter(key admission.StageKey, changes []Change) (bool
 			j.Submission = &submission
 		}
 	}
-	s.answerChecks(0)
+	jobcontrollers.AnswerChecks(s.Cluster, 0)
 	if err := s.resume(); err != nil {
 		return false, err
 	}

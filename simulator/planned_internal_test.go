@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -93,7 +94,7 @@ func runToChange(script *scenario.Scenario, config *configapi.Configuration) (*s
 			return nil, nil, err
 		}
 	}
-	s.answerChecks(0)
+	jobcontrollers.AnswerChecks(s.Cluster, 0)
 	s.Course = &estimatedCourse{Cluster: s.Cluster}
 	for i := range script.Lines {
 		if err := s.schedule(&script.Lines[i]); err != nil {

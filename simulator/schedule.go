@@ -40,9 +40,9 @@ func (s *simulation) schedule(line *scenario.Line) error {
 	case scenario.FailWrite:
 		later(func() error { s.Failing = append(s.Failing, statement.Target); return nil })
 	case scenario.Explain:
-		return s.planReport(line, func() { s.explain(statement.Target) })
+		return s.planReport(line, func() { s.Explain(statement.Target) })
 	case scenario.Held:
-		return s.planReport(line, func() { s.heldNow(statement.Queue) })
+		return s.planReport(line, func() { s.HeldNow(statement.Queue) })
 	case scenario.Run:
 		s.hasRun = true
 		if statement.ToTheEnd {

@@ -55,7 +55,7 @@ func (s *simulation) run(script *scenario.Scenario, manifests *Manifests) (*Resu
 	if err := s.runToTheEnd(); err != nil {
 		return nil, err
 	}
-	s.held("")
+	s.Held("")
 	s.Lines = append(s.Lines, "hash "+s.Sum())
 	return &Result{Lines: s.Lines, Violations: s.Violations}, nil
 }

@@ -164,7 +164,7 @@ func TestSameNames(t *testing.T) {
 	if err := s.runUntil(3 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"held ml gpu 3/8: a/train 2, b 1"}, s.heldLines("")); diff != "" {
+	if diff := cmp.Diff([]string{"held ml gpu 3/8: a/train 2, b 1"}, s.HeldLines("")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if len(s.Violations) > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -219,7 +220,7 @@ func (l *Laboratory) trial(s *snapshot.Snapshot) (*forecast, error) {
 	sim.Course = nothingHappens{}
 	t := &forecast{simulation: sim, admitted: map[admission.StageKey]time.Duration{l.target: -1}, awaited: 1}
 	t.watch()
-	t.answerChecks(0)
+	jobcontrollers.AnswerChecks(t.Cluster, 0)
 	t.endTerminations()
 	return t, nil
 }

@@ -1,4 +1,4 @@
-package simulator
+package manager
 
 import (
 	"fmt"
@@ -15,35 +15,36 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// held writes the held quota of one ClusterQueue, or of all.
-func (s *simulation) held(queue string) {
-	s.Lines = append(s.Lines, s.heldLines(queue)...)
+// Held writes the held quota of one ClusterQueue, or of all.
+func (m *Manager) Held(queue string) {
+	m.Lines = append(m.Lines, m.HeldLines(queue)...)
 }
 
-// heldNow writes the held quota in the middle of a run.
-func (s *simulation) heldNow(queue string) {
-	if queue != "" && s.ClusterQueues[queue] == nil {
-		s.Log("ignore held %s: the ClusterQueue does not exist", queue)
+// HeldNow writes the held quota in the middle of a run.
+func (m *Manager) HeldNow(queue string) {
+	if queue != "" && m.ClusterQueues[queue] == nil {
+		m.Log("ignore held %s: the ClusterQueue does not exist", queue)
 		return
 	}
-	for _, line := range s.heldLines(queue) {
-		s.Log("%s", line)
+	for _, line := range m.HeldLines(queue) {
+		m.Log("%s", line)
 	}
 }
 
-func (s *simulation) heldLines(queue string) []string {
+// HeldLines returns the lines about the held quota of one ClusterQueue, or of all.
+func (m *Manager) HeldLines(queue string) []string {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(s.ClusterQueues)) {
+	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		if queue != "" && queue != name {
 			continue
 		}
-		view, _ := s.Engine.ClusterQueue(name)
+		view, _ := m.Engine.ClusterQueue(name)
 		borrowed := borrowedIn(&view)
-		for _, g := range s.ClusterQueues[name].Spec.ResourceGroups {
+		for _, g := range m.ClusterQueues[name].Spec.ResourceGroups {
 			for i := range g.Flavors {
 				for k := range g.Flavors[i].Resources {
 					fr := cluster.FlavorResource{Flavor: g.Flavors[i].Name, Resource: g.Flavors[i].Resources[k].Name}
-					lines = append(lines, s.heldLine(name, fr, g.Flavors[i].Resources[k].NominalQuota, borrowed[fr]))
+					lines = append(lines, m.heldLine(name, fr, g.Flavors[i].Resources[k].NominalQuota, borrowed[fr]))
 				}
 			}
 		}
@@ -62,10 +63,10 @@ func borrowedIn(view *admission.ClusterQueueView) map[cluster.FlavorResource]res
 }
 
 // heldLine returns a line such as held ml gpu 8/9: a/ps 2, a/train 6.
-func (s *simulation) heldLine(queue string, fr cluster.FlavorResource, quota, borrowed resource.Quantity) string {
+func (m *Manager) heldLine(queue string, fr cluster.FlavorResource, quota, borrowed resource.Quantity) string {
 	var total resource.Quantity
 	var parts []string
-	for _, w := range s.Workloads {
+	for _, w := range m.Workloads {
 		amount := cluster.Usage(w, queue)[fr]
 		if !amount.IsZero() {
 			total.Add(amount)
@@ -87,23 +88,23 @@ func (s *simulation) heldLine(queue string, fr cluster.FlavorResource, quota, bo
 	return line
 }
 
-// explain prints why the stages of a job wait.
-func (s *simulation) explain(t scenario.Target) {
-	j := s.Named(t)
+// Explain prints why the stages of a job wait.
+func (m *Manager) Explain(t scenario.Target) {
+	j := m.Named(t)
 	if j == nil {
-		s.ignore("explain", t, "it is not submitted yet")
+		m.Log("ignore explain %s: it is not submitted yet", t)
 		return
 	}
-	for _, w := range s.WorkloadsOf(j) {
-		if !s.Concerns(t, w) {
+	for _, w := range m.WorkloadsOf(j) {
+		if !m.Concerns(t, w) {
 			continue
 		}
-		refusals := s.Engine.Explain(cluster.KeyOf(w))
+		refusals := m.Engine.Explain(cluster.KeyOf(w))
 		for _, refusal := range refusals {
-			s.Log("explain %s %s", cluster.SubjectOf(w), refusal)
+			m.Log("explain %s %s", cluster.SubjectOf(w), refusal)
 		}
 		if len(refusals) == 0 {
-			s.Log("explain %s: %s", cluster.SubjectOf(w), standing(w))
+			m.Log("explain %s: %s", cluster.SubjectOf(w), standing(w))
 		}
 	}
 }

@@ -1,0 +1,49 @@
+package jobcontrollers
+
+import (
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+)
+
+// AnswerChecks plays the controllers of AdmissionChecks: it lets AdmissionChecks be Ready some time after a quota Workload has begun to wait for them.
+func AnswerChecks(cl *cluster.Cluster, after time.Duration) {
+	observe := cl.Observe
+	cl.Observe = func(event admission.Event) {
+		if observed, is := event.(admission.WorkloadObserved); is {
+			answerChecksOf(cl, observed.Workload, after)
+		}
+		observe(event)
+	}
+	for _, key := range cl.WorkloadKeys() {
+		answerChecksOf(cl, cl.Workloads[key], after)
+	}
+}
+
+func answerChecksOf(cl *cluster.Cluster, w *kueue.Workload, after time.Duration) {
+	awaits := func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStatePending }
+	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) || !slices.ContainsFunc(w.Status.AdmissionChecks, awaits) {
+		return
+	}
+	key := cluster.KeyOf(w)
+	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	cl.Events.Add(max(cl.Now, reserved.LastTransitionTime.Sub(cl.Beginning())+after), func() {
+		now := cl.Workloads[key]
+		if now == nil || now.UID != w.UID || !quotaworkload.HoldsQuota(now) || cluster.IsFinished(now) || !slices.ContainsFunc(now.Status.AdmissionChecks, awaits) {
+			return
+		}
+		ready := now.DeepCopy()
+		for i := range ready.Status.AdmissionChecks {
+			if c := &ready.Status.AdmissionChecks[i]; awaits(*c) {
+				c.State, c.LastTransitionTime = kueue.CheckStateReady, cl.Timestamp()
+			}
+		}
+		cl.PutWorkload(ready)
+	})
+}
