@@ -73,7 +73,7 @@ func ruleUnusedFlavor() rule {
 }
 
 func ruleUnreachableQuota() rule {
-	return rule{"unreachable-quota", Warning, "a LocalQueue of a selected namespace leads to each ClusterQueue with quota that no other queue can borrow"}
+	return rule{"unreachable-quota", Warning, "a LocalQueue of a selected namespace leads to each ClusterQueue with quota that no other queue can borrow, and a queue can borrow what Cohorts have"}
 }
 
 func ruleBorrowingLimit() rule {

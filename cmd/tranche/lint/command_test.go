@@ -2,6 +2,7 @@ package lint_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/lint"
+	rules "github.com/tranche-dev/tranche/lint"
 	"github.com/tranche-dev/tranche/test/document"
 )
 
@@ -139,5 +141,18 @@ func TestDocuments(t *testing.T) {
 	}
 	if ran < 2 || compared < 3 {
 		t.Errorf("ran %d command lines and compared %d lines of output, want at least 2 and 3", ran, compared)
+	}
+}
+
+// TestDocumentRules compares the table of the document with the rules.
+func TestDocumentRules(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "gitops.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules.Rules() {
+		if row := fmt.Sprintf("| `%s` | %s | %s |\n", rule.ID, rule.Severity, rule.Text); !strings.Contains(string(text), row) {
+			t.Errorf("docs/gitops.md has no row %s", row)
+		}
 	}
 }
