@@ -70,14 +70,19 @@ var layers = map[string][]string{
 	"simulator/internal/scope":          {"apis", "admission", "snapshot", "simulator/internal/cluster"},
 	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
+	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.
+	"dashboard":        {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*"},
+	"dashboard/page":   {},
+	"dashboard/server": {"apis", "dashboard", "snapshot"},
+	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot", "snapshot/*"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "controllers/*", "cmd/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "test/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.
@@ -161,7 +166,7 @@ func (p pkg) ships() bool { return p.dir() != "test" && !strings.HasPrefix(p.dir
 
 func (p pkg) pure() bool {
 	top, _, _ := strings.Cut(p.dir(), "/")
-	return top == "queue" || top == "admission" || top == "lifecycle"
+	return top == "queue" || top == "admission" || top == "lifecycle" || p.dir() == "dashboard"
 }
 
 func TestLayers(t *testing.T) {

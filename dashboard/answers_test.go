@@ -1,0 +1,298 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/dashboard"
+)
+
+var start = time.Unix(100, 0).UTC()
+
+// at returns a time some seconds after the start.
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+func condition(conditionType string, isTrue metav1.ConditionStatus, reason string, seconds int) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: isTrue, Reason: reason, Message: "message of " + reason, LastTransitionTime: metav1.NewTime(at(seconds))}
+}
+
+func jobSet(namespace, name string, stages ...string) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), Labels: map[string]string{apis.QueueLabel: "lq"}, CreationTimestamp: metav1.NewTime(start),
+	}}
+	for i, stage := range stages {
+		r := jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{Name: stage, Replicas: 1}}
+		r.Template.Spec.Parallelism, r.Template.Spec.Completions = new(int32(2)), new(int32(2))
+		r.Template.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}
+		if i > 0 {
+			r.DependsOn = []jobset.DependsOn{{Name: stages[i-1], Status: jobset.DependencyComplete}}
+		}
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, r)
+	}
+	return js
+}
+
+// stageWorkload returns the quota Workload of a stage with conditions.
+func stageWorkload(js *jobsetapi.JobSet, stage string, conditions ...metav1.Condition) *kueue.Workload {
+	w := workload(js.Namespace, js.Name+"-"+stage, "lq")
+	w.CreationTimestamp = metav1.NewTime(start)
+	w.Labels = map[string]string{apis.JobSetLabel: js.Name, apis.StageLabel: stage}
+	w.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: js.Name, UID: js.UID, Controller: new(true)}}
+	if len(conditions) > 0 && conditions[0].Type == kueue.WorkloadQuotaReserved && conditions[0].Status == metav1.ConditionTrue {
+		admit(w, "q", "f", 8)
+	}
+	w.Status.Conditions = conditions
+	return w
+}
+
+// A viewer of namespace mine sees the line with the others in it, without a field of them, and no filter finds them.
+func TestRedaction(t *testing.T) {
+	m := dashboard.New()
+	for _, object := range []metav1.Object{
+		clusterQueue("q", "", "1"), clusterQueue("hidden-queue", "secret-cohort", "1"), localQueue("mine", "lq", "q"), localQueue("secret", "lq", "q"),
+		jobSet("mine", "a"), jobSet("secret", "confidential"), workload("mine", "w1", "lq"), workload("secret", "w2-confidential", "lq"),
+	} {
+		m.Observe(object)
+	}
+	v := dashboard.Viewer{
+		Namespace:    func(name string) bool { return name == "mine" },
+		ClusterQueue: func(name string) bool { return name == "q" },
+	}
+	all := map[string]any{}
+	queue, isThere := m.Queue(v, "q", start)
+	if !isThere || queue.HiddenLocalQueues != 1 || queue.States[dashboard.Pending] != 2 {
+		t.Errorf("the ClusterQueue: %v, %d hidden, %v", isThere, queue.HiddenLocalQueues, queue.States)
+	}
+	all["queue"] = queue
+	if _, isThere := m.Queue(v, "hidden-queue", start); isThere {
+		t.Error("a hidden ClusterQueue is described")
+	}
+	if _, isThere := m.Workloads(v, "hidden-queue", dashboard.WorkloadFilter{}, dashboard.Window{}); isThere {
+		t.Error("the line of a hidden ClusterQueue is shown")
+	}
+	line, _ := m.Workloads(v, "q", dashboard.WorkloadFilter{}, dashboard.Window{})
+	if line.Total != 2 || !line.Items[1].IsHidden || *line.Items[1].Position != 1 {
+		t.Errorf("the line: %+v", line)
+	}
+	all["line"] = line
+	for name, filter := range map[string]dashboard.WorkloadFilter{"text": {Text: "confidential"}, "namespace": {Namespace: "secret"}} {
+		if page, _ := m.Workloads(v, "q", filter, dashboard.Window{}); page.Total != 0 {
+			t.Errorf("a filter by %s finds %d", name, page.Total)
+		}
+	}
+	jobSets := m.JobSets(v, dashboard.JobSetFilter{}, dashboard.Window{})
+	if jobSets.Total != 1 || jobSets.Hidden != 1 {
+		t.Errorf("JobSets: %d, %d hidden", jobSets.Total, jobSets.Hidden)
+	}
+	all["jobSets"], all["queues"], all["namespaces"] = jobSets, m.Queues(v, dashboard.QueueFilter{}, dashboard.Window{}), m.Namespaces(v)
+	all["search"] = append(m.Search(v, "secret"), append(m.Search(v, "conf"), m.Search(v, "hidden")...)...)
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"secret", "confidential", "hidden-queue"} {
+		if strings.Contains(string(text), secret) {
+			t.Errorf("the answers contain %q: %s", secret, text)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	m := dashboard.New()
+	m.Observe(clusterQueue("q", "", "1"))
+	m.Observe(localQueue("team", "lq", "q"))
+	const count = 2000
+	for i := range count {
+		w := workload("team", fmt.Sprintf("w-%04d", i), "lq")
+		w.CreationTimestamp = metav1.NewTime(at(count - i))
+		m.Observe(w)
+	}
+	seen := map[string]bool{}
+	for offset := 0; offset < count; offset += 150 {
+		page, _ := m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{}, dashboard.Window{Offset: offset, Limit: 150})
+		if page.Total != count || page.Offset != offset || *page.Items[0].Position != offset || page.Items[0].Name != fmt.Sprintf("w-%04d", count-1-offset) {
+			t.Fatalf("page at %d: total %d, first %+v", offset, page.Total, page.Items[0])
+		}
+		for _, item := range page.Items {
+			seen[item.Name] = true
+		}
+	}
+	if len(seen) != count {
+		t.Errorf("the pages have %d of %d", len(seen), count)
+	}
+	for _, tc := range []struct {
+		window dashboard.Window
+		items  int
+	}{
+		{dashboard.Window{}, dashboard.DefaultLimit},
+		{dashboard.Window{Limit: 1000}, dashboard.MaxLimit},
+		{dashboard.Window{Offset: count + 1}, 0},
+		{dashboard.Window{Offset: -5, Limit: -5}, dashboard.DefaultLimit},
+	} {
+		if page, _ := m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{}, tc.window); len(page.Items) != tc.items {
+			t.Errorf("%+v: %d items, want %d", tc.window, len(page.Items), tc.items)
+		}
+	}
+	page, _ := m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{Text: "W-0007"}, dashboard.Window{})
+	if page.Total != 1 || *page.Items[0].Position != count-1-7 {
+		t.Errorf("a filter changes the position: %+v", page)
+	}
+}
+
+func TestStates(t *testing.T) {
+	reserved, admitted := condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", 1), condition(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", 2)
+	ready, evicted := condition(kueue.WorkloadPodsReady, metav1.ConditionTrue, "Started", 3), condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", 4)
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		change     func(w *kueue.Workload)
+		want       dashboard.State
+		reason     string
+	}{
+		"new":     {nil, nil, dashboard.Pending, "PendingEvaluation"},
+		"refused": {[]metav1.Condition{condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", 1), condition(apis.WaitingCondition, metav1.ConditionTrue, "WaitingForQuota", 1)}, nil, dashboard.Pending, "WaitingForQuota"},
+		"gated": {nil, func(w *kueue.Workload) {
+			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+		}, dashboard.Gated, "AdmissionGated"},
+		"deactivated":   {nil, func(w *kueue.Workload) { w.Spec.Active = new(false) }, dashboard.Deactivated, "Deactivated"},
+		"backing off":   {[]metav1.Condition{condition(kueue.WorkloadRequeued, metav1.ConditionFalse, "PodsReadyTimeout", 1)}, nil, dashboard.BackingOff, "PodsReadyTimeout"},
+		"reserved":      {[]metav1.Condition{reserved}, nil, dashboard.Reserved, "QuotaReserved"},
+		"admitted":      {[]metav1.Condition{reserved, admitted}, nil, dashboard.Starting, "Admitted"},
+		"ready":         {[]metav1.Condition{reserved, admitted, ready}, nil, dashboard.Running, "Started"},
+		"evicted":       {[]metav1.Condition{reserved, admitted, ready, evicted}, nil, dashboard.Evicting, "Preempted"},
+		"finished":      {[]metav1.Condition{reserved, admitted, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 5)}, nil, dashboard.Finished, "Succeeded"},
+		"being deleted": {nil, func(w *kueue.Workload) { w.DeletionTimestamp = new(metav1.NewTime(start)) }, dashboard.Gated, "Terminating"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			js := jobSet("team", "js", "train")
+			w := stageWorkload(js, "train", tc.conditions...)
+			if tc.change != nil {
+				tc.change(w)
+			}
+			m := dashboard.New()
+			answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{w}}, at(10))
+			if got := answer.Stages[0]; got.State != tc.want || got.Reason != tc.reason {
+				t.Errorf("%s %s, want %s %s", got.State, got.Reason, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestJobSet(t *testing.T) {
+	js := jobSet("team", "js", "load", "train", "check")
+	timeline, err := json.Marshal(apis.Timeline{Stages: []apis.StageTimes{{
+		Name: "train", Queued: metav1.NewTime(at(30)), Admitted: metav1.NewTime(at(32)), Ready: new(metav1.NewTime(at(35))), Counted: metav1.NewTime(at(40)),
+		Held: map[corev1.ResourceName]int64{gpu: 64}, Idle: map[corev1.ResourceName]int64{gpu: 24},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	js.Annotations = map[string]string{apis.TimelineAnnotation: string(timeline)}
+	js.Status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{{Name: "load", Succeeded: 1}, {Name: "train", Active: 1}}
+	reserved := func(seconds int) metav1.Condition {
+		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", seconds)
+	}
+	admitted := func(seconds int) metav1.Condition {
+		return condition(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", seconds)
+	}
+	load := stageWorkload(js, "load", reserved(5), admitted(5), condition(kueue.WorkloadPodsReady, metav1.ConditionTrue, "Started", 10),
+		condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 30))
+	// It was evicted at 40, and is admitted again at 60.
+	train := stageWorkload(js, "train", reserved(55), admitted(60), condition(kueue.WorkloadRequeued, metav1.ConditionTrue, "Preempted", 45))
+	train.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", UnderlyingCause: "", Count: 1}}}
+	check := stageWorkload(js, "check")
+	check.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+	m := dashboard.New()
+	m.Observe(localQueue("team", "lq", "q"))
+	m.Observe(js)
+	answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{load, train, check}}, at(70))
+	var lines []string
+	for _, st := range answer.Stages {
+		line := fmt.Sprintf("%s %s pods=%d after=%v", st.Name, st.State, st.Pods, st.After)
+		for _, s := range st.Spans {
+			to := "now"
+			if s.To != nil {
+				to = fmt.Sprint(s.To.Unix() - start.Unix())
+			}
+			line += fmt.Sprintf(" %s %d-%s", s.Kind, s.From.Unix()-start.Unix(), to)
+		}
+		lines = append(lines, fmt.Sprintf("%s held=%d idle=%d evictions=%v", line, st.HeldSeconds[gpu], st.IdleSeconds[gpu], st.Evictions))
+	}
+	want := []string{
+		"load Finished pods=2 after=[] waiting 0-5 idle 5-10 running 10-30 held=200 idle=40 evictions=[]",
+		"train Starting pods=2 after=[{load Succeeded}] waiting 30-32 idle 32-35 running 35-40 waiting 45-55 reserved 55-60 idle 60-now held=184 idle=144 evictions=[{Preempted  1}]",
+		"check Gated pods=2 after=[{train Succeeded}] held=0 idle=0 evictions=[]",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+	if answer.ClusterQueue != "q" || answer.State != dashboard.JobSetWaiting || answer.Stages[0].Jobs.Succeeded != 1 {
+		t.Errorf("ClusterQueue %q, state %q, Jobs %+v", answer.ClusterQueue, answer.State, answer.Stages[0].Jobs)
+	}
+}
+
+// A JobSet whose spec has no stage plan is shown with the reason.
+func TestJobSetWithoutPlan(t *testing.T) {
+	js := jobSet("team", "js", "a")
+	js.Spec.ReplicatedJobs[0].DependsOn = []jobset.DependsOn{{Name: "missing", Status: jobset.DependencyComplete}}
+	answer := dashboard.New().JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js}, start)
+	if !strings.Contains(answer.Problem, "missing") || len(answer.Stages) != 0 {
+		t.Errorf("problem %q, stages %v", answer.Problem, answer.Stages)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	m := dashboard.New()
+	for _, object := range []metav1.Object{
+		clusterQueue("vision", "vision-cohort", "1"), localQueue("team", "television", "vision"), jobSet("team", "vision-1"), jobSet("team", "my-vision"), jobSet("team", "other"),
+	} {
+		m.Observe(object)
+	}
+	var found []string
+	for _, f := range m.Search(dashboard.Viewer{}, " VISION ") {
+		found = append(found, f.Kind+" "+f.Name)
+	}
+	want := []string{"ClusterQueue vision", "Cohort vision-cohort", "LocalQueue television", "JobSet vision-1", "JobSet my-vision"}
+	if !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
+	if found := m.Search(dashboard.Viewer{}, "  "); len(found) != 0 {
+		t.Errorf("nothing finds %v", found)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	m := dashboard.New()
+	m.Sample(at(0))
+	m.Observe(using(clusterQueue("q", "", "8"), "3", "3"))
+	for minute := 1; minute <= 300; minute++ {
+		m.Sample(at(60 * minute))
+	}
+	m.Observe(using(clusterQueue("q", "", "8"), "5", "5"))
+	answer, _ := m.Queue(dashboard.Viewer{}, "q", at(60*301))
+	h := answer.History
+	if len(h.Times) != 241 || len(h.Pending) != 241 || len(h.Used) != 1 || len(h.Used[0].Values) != 241 || h.Times[0] != at(60*61).Unix() {
+		t.Fatalf("%d times from %d, %d pending, %d values", len(h.Times), h.Times[0], len(h.Pending), len(h.Used[0].Values))
+	}
+	if *h.Used[0].Values[0] != 3 || *h.Used[0].Values[240] != 5 {
+		t.Errorf("used %g, then %g", *h.Used[0].Values[0], *h.Used[0].Values[240])
+	}
+	m.Observe(clusterQueue("late", "", "1"))
+	m.Sample(at(60 * 302))
+	answer, _ = m.Queue(dashboard.Viewer{}, "late", at(60*303))
+	if values := answer.History.Used[0].Values; len(values) != 241 || values[238] != nil || values[239] == nil {
+		t.Errorf("%d values of a new ClusterQueue", len(values))
+	}
+}

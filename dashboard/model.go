@@ -1,0 +1,101 @@
+package dashboard
+
+import (
+	"cmp"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// A Model has the facts that answers need of all observed objects. It is not safe for concurrent use. It keeps no observed object.
+type Model struct {
+	clusterQueues map[string]*clusterQueue
+	cohorts       map[string]*cohort
+	localQueues   map[types.NamespacedName]*localQueue
+	workloads     map[types.NamespacedName]*workload
+	owners        map[types.UID]*owner
+	jobSets       *list[*jobSet]
+	jobSetsByKey  map[types.NamespacedName]*jobSet
+	// namespaces counts the JobSets and quota Workloads of each namespace.
+	namespaces map[string]int
+	tree       *tree
+	history    history
+	version    uint64
+}
+
+// New returns an empty Model.
+func New() *Model {
+	return &Model{
+		clusterQueues: map[string]*clusterQueue{}, cohorts: map[string]*cohort{}, localQueues: map[types.NamespacedName]*localQueue{},
+		workloads: map[types.NamespacedName]*workload{}, owners: map[types.UID]*owner{},
+		jobSets: newList(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{},
+		history: history{series: map[string]*series{}},
+	}
+}
+
+// Version returns another number after each change.
+func (m *Model) Version() uint64 { return m.version }
+
+// Observe takes an object that was created or has changed: a ClusterQueue, a Cohort, a LocalQueue, a quota Workload or a JobSet. Others are ignored.
+func (m *Model) Observe(object metav1.Object) {
+	m.version++
+	switch object := object.(type) {
+	case *kueue.ClusterQueue:
+		m.observeClusterQueue(object)
+	case *kueue.Cohort:
+		m.observeCohort(object)
+	case *kueue.LocalQueue:
+		m.observeLocalQueue(object)
+	case *kueue.Workload:
+		m.observeWorkload(object)
+	case *jobsetapi.JobSet:
+		m.observeJobSet(object)
+	}
+}
+
+// Forget takes an object that was deleted. Only its kind and name count.
+func (m *Model) Forget(object metav1.Object) {
+	m.version++
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	switch object.(type) {
+	case *kueue.ClusterQueue:
+		m.forgetClusterQueue(key.Name)
+	case *kueue.Cohort:
+		delete(m.cohorts, key.Name)
+		m.tree = nil
+	case *kueue.LocalQueue:
+		m.forgetLocalQueue(key)
+	case *kueue.Workload:
+		if w := m.workloads[key]; w != nil {
+			m.forgetWorkload(w)
+		}
+	case *jobsetapi.JobSet:
+		m.forgetJobSet(key)
+	}
+}
+
+// Namespaces returns how many JobSets and quota Workloads each namespace has that the viewer sees.
+func (m *Model) Namespaces(v Viewer) map[string]int {
+	seen := map[string]int{}
+	for name, count := range m.namespaces {
+		if v.seesNamespace(name) {
+			seen[name] = count
+		}
+	}
+	return seen
+}
+
+// count changes the number of objects of a namespace.
+func (m *Model) count(namespace string, more int) {
+	if m.namespaces[namespace] += more; m.namespaces[namespace] == 0 {
+		delete(m.namespaces, namespace)
+	}
+}
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}

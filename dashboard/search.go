@@ -1,0 +1,75 @@
+package dashboard
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxFound is the number of results of each kind.
+const maxFound = 10
+
+// A Found is an object whose name contains the searched text.
+type Found struct {
+	Kind         string `json:"kind"`
+	Namespace    string `json:"namespace,omitempty"`
+	Name         string `json:"name"`
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+}
+
+// Search returns the objects that the viewer sees and whose names contain a text: first those whose names begin with it. At most ten of each
+// kind are returned.
+func (m *Model) Search(v Viewer, text string) []Found {
+	found := []Found{}
+	if text = strings.ToLower(strings.TrimSpace(text)); text == "" {
+		return found
+	}
+	s := &searcher{text: text}
+	visible := m.visibleRows(v)
+	for _, row := range m.settled().rows {
+		if visible[row] {
+			s.add(Found{Kind: row.Kind, Name: row.Name})
+		}
+	}
+	found = append(found, s.best()...)
+	for key, q := range m.localQueues {
+		if q.exists && v.seesNamespace(key.Namespace) {
+			s.add(Found{Kind: "LocalQueue", Namespace: key.Namespace, Name: key.Name, ClusterQueue: q.clusterQueue})
+		}
+	}
+	found = append(found, s.best()...)
+	for _, js := range m.jobSets.from(0) {
+		if v.seesNamespace(js.key.Namespace) {
+			s.add(Found{Kind: "JobSet", Namespace: js.key.Namespace, Name: js.key.Name})
+		}
+	}
+	return append(found, s.best()...)
+}
+
+// A searcher collects matches.
+type searcher struct {
+	text string
+	hits []Found
+}
+
+func (s *searcher) add(f Found) {
+	if strings.Contains(f.Name, s.text) {
+		s.hits = append(s.hits, f)
+	}
+}
+
+// best returns the first matches, and forgets all.
+func (s *searcher) best() []Found {
+	isLater := func(f Found) int {
+		if strings.HasPrefix(f.Name, s.text) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(s.hits, func(a, b Found) int {
+		return cmp.Or(isLater(a)-isLater(b), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind))
+	})
+	best := s.hits[:min(len(s.hits), maxFound)]
+	s.hits = nil
+	return best
+}

@@ -1,0 +1,140 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/dashboard"
+)
+
+// using returns a ClusterQueue whose status reports GPUs that are reserved, and those of them that are admitted.
+func using(q *kueue.ClusterQueue, reserved, admitted string) *kueue.ClusterQueue {
+	usage := func(gpus string) []kueue.FlavorUsage {
+		return []kueue.FlavorUsage{{Name: "f", Resources: []kueue.ResourceUsage{{Name: gpu, Total: resource.MustParse(gpus)}}}}
+	}
+	q.Status.FlavorsReservation, q.Status.FlavorsUsage = usage(reserved), usage(admitted)
+	return q
+}
+
+// tree renders the rows as lines.
+func tree(page dashboard.Page[*dashboard.QueueRow]) []string {
+	var lines []string
+	for _, row := range page.Items {
+		line := strings.Repeat(" ", len(row.Path)) + row.Name
+		for _, b := range row.Bars {
+			line += fmt.Sprintf(" %g/%g reserved %g idle %g borrowed %g lent %g free %g", b.Used, b.Nominal, b.Reserved, *b.Idle, b.Borrowed, b.Lent, b.Free)
+		}
+		if row.Reason != "" {
+			line += " " + row.Reason
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestQueues(t *testing.T) {
+	cohort := func(name, parent string) *kueue.Cohort {
+		return &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.CohortSpec{ParentName: kueue.CohortReference(parent)}}
+	}
+	limited := clusterQueue("kept", "c", "8")
+	limited.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("0"))
+	starting := workload("team", "w", "lq")
+	admit(starting, "borrower", "f", 3)
+	for name, tc := range map[string]struct {
+		objects []metav1.Object
+		filter  dashboard.QueueFilter
+		want    []string
+	}{
+		"one that borrows, one that lends all it has, and one that lends nothing": {
+			objects: []metav1.Object{
+				using(clusterQueue("borrower", "c", "4"), "12", "10"), clusterQueue("lender", "c", "8"), limited, localQueue("team", "lq", "borrower"), starting,
+			},
+			want: []string{
+				"c 12/20 reserved 2 idle 3 borrowed 8 lent 0 free 0",
+				" borrower 12/4 reserved 2 idle 3 borrowed 8 lent 0 free 0",
+				" kept 0/8 reserved 0 idle 0 borrowed 0 lent 0 free 8",
+				" lender 0/8 reserved 0 idle 0 borrowed 0 lent 8 free 0",
+			},
+		},
+		"quota above the nominal quota without a Cohort is not borrowed from anywhere, and not lent": {
+			objects: []metav1.Object{using(clusterQueue("q", "", "4"), "1", "1")},
+			want:    []string{"q 1/4 reserved 0 idle 0 borrowed 0 lent 0 free 3"},
+		},
+		"nested Cohorts, one of which has no object": {
+			objects: []metav1.Object{cohort("a", "top"), clusterQueue("q1", "a", "1"), clusterQueue("q2", "b", "2"), cohort("b", "top"), clusterQueue("q3", "", "3")},
+			want: []string{
+				"top 0/3 reserved 0 idle 0 borrowed 0 lent 0 free 3", " a 0/1 reserved 0 idle 0 borrowed 0 lent 0 free 3",
+				"  q1 0/1 reserved 0 idle 0 borrowed 0 lent 0 free 3", " b 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 3",
+				"  q2 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 3", "q3 0/3 reserved 0 idle 0 borrowed 0 lent 0 free 3",
+			},
+		},
+		"Cohorts in a cycle": {
+			objects: []metav1.Object{cohort("a", "b"), cohort("b", "a"), cohort("self", "self"), clusterQueue("q", "a", "1")},
+			want: []string{
+				"a 0/1 reserved 0 idle 0 borrowed 0 lent 0 free 1 Cycle", " q 0/1 reserved 0 idle 0 borrowed 0 lent 0 free 1", "b Cycle", "self Cycle",
+			},
+		},
+		"below a Cohort": {
+			objects: []metav1.Object{clusterQueue("q1", "a", "1"), clusterQueue("q2", "b", "2")},
+			filter:  dashboard.QueueFilter{Under: "b"},
+			want:    []string{"b 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 2", " q2 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 2"},
+		},
+		"those that lend": {
+			objects: []metav1.Object{using(clusterQueue("borrower", "c", "4"), "6", "6"), clusterQueue("lender", "c", "2")},
+			filter:  dashboard.QueueFilter{State: dashboard.QueuesLending},
+			want:    []string{" lender 0/2 reserved 0 idle 0 borrowed 0 lent 2 free 0"},
+		},
+		"those of a namespace": {
+			objects: []metav1.Object{clusterQueue("q1", "", "1"), clusterQueue("q2", "", "2"), localQueue("team", "lq", "q2")},
+			filter:  dashboard.QueueFilter{Namespace: "team"},
+			want:    []string{"q2 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // the order of observation does not matter
+				m := dashboard.New()
+				for _, object := range tc.objects {
+					m.Observe(object)
+				}
+				if got := tree(m.Queues(dashboard.Viewer{}, tc.filter, dashboard.Window{})); !slices.Equal(got, tc.want) {
+					t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+				}
+				slices.Reverse(tc.objects)
+			}
+		})
+	}
+}
+
+// A Model that has forgotten all objects is like a new one.
+func TestForget(t *testing.T) {
+	w := workload("team", "w", "lq")
+	admit(w, "q", "f", 1)
+	objects := []metav1.Object{clusterQueue("q", "c", "1"), localQueue("team", "lq", "q"), w, workload("team", "pending", "lq"), jobSet("team", "js")}
+	for first := range objects {
+		m := dashboard.New()
+		for _, object := range objects {
+			m.Observe(object)
+		}
+		for i := range objects {
+			m.Forget(objects[(first+i)%len(objects)])
+		}
+		if page := m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, dashboard.Window{}); page.Total != 0 {
+			t.Errorf("queues are left: %v", tree(page))
+		}
+		if page := m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}); page.Total != 0 || len(m.Namespaces(dashboard.Viewer{})) != 0 {
+			t.Errorf("objects are left: %v, %v", page, m.Namespaces(dashboard.Viewer{}))
+		}
+		m.Observe(objects[0])
+		m.Observe(objects[1])
+		answer, isThere := m.Queue(dashboard.Viewer{}, "q", start)
+		if !isThere || len(answer.States) != 0 || *answer.Bars[0].Idle != 0 {
+			t.Errorf("the new ClusterQueue has quota Workloads: %v, %v", isThere, answer.States)
+		}
+	}
+}

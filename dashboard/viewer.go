@@ -1,0 +1,15 @@
+package dashboard
+
+// A Viewer is what the reader of an answer may see. The zero Viewer sees all objects.
+type Viewer struct {
+	// Namespace reports whether the reader may see the objects of a namespace. Nil allows all.
+	Namespace func(name string) bool
+	// ClusterQueue reports whether the reader may see a ClusterQueue. Nil allows all.
+	ClusterQueue func(name string) bool
+}
+
+func (v *Viewer) seesNamespace(name string) bool { return v.Namespace == nil || v.Namespace(name) }
+
+func (v *Viewer) seesClusterQueue(name string) bool {
+	return v.ClusterQueue == nil || v.ClusterQueue(name)
+}
