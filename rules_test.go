@@ -74,7 +74,7 @@ var layers = map[string][]string{
 	"dashboard":        {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*"},
 	"dashboard/page":   {},
 	"dashboard/server": {"apis", "dashboard", "snapshot"},
-	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot", "snapshot/*"},
+	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.
 	"controllers": {

@@ -58,7 +58,7 @@ type StageAnswer struct {
 	Message      string    `json:"message,omitempty"`
 	Since        time.Time `json:"since,omitzero"`
 	ClusterQueue string    `json:"clusterQueue,omitempty"`
-	// Position counts the quota Workloads before it in its ClusterQueue.
+	// Position counts the quota Workloads before it in its ClusterQueue. It is missing if not all quota Workloads could be read.
 	Position *int `json:"position,omitempty"`
 	// RequeueAt is when a stage that backs off queues again.
 	RequeueAt *metav1.Time `json:"requeueAt,omitempty"`
@@ -256,7 +256,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	}
 	if known := r.m.workloads[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]; known != nil && known.uid == object.UID {
 		a.ClusterQueue = cmp.Or(a.ClusterQueue, known.home)
-		if known.state == Pending && known.in != nil {
+		if known.state == Pending && known.in != nil && !r.m.isPartial {
 			a.Position = new(known.in.rank(known))
 		}
 	}

@@ -142,14 +142,21 @@ type LocalQueueAnswer struct {
 // maxLocalQueues is the number of LocalQueues that a QueueAnswer names.
 const maxLocalQueues = 100
 
-// Queue returns the description of a ClusterQueue, if the viewer sees it.
+// isKnown reports whether a ClusterQueue was observed, or a LocalQueue that leads to it.
+func (q *clusterQueue) isKnown() bool { return q.exists || q.name != "" && len(q.localQueues) > 0 }
+
+// Queue returns the description of a ClusterQueue, if the viewer sees it. If only LocalQueues name it, the description has no quota.
 func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) {
 	q := m.clusterQueues[name]
-	if q == nil || !q.exists || !v.seesClusterQueue(name) {
+	if q == nil || !q.isKnown() || !v.seesClusterQueue(name) {
 		return QueueAnswer{}, false
 	}
+	row := m.settled().byName[name]
+	if row == nil {
+		row = &QueueRow{Kind: KindClusterQueue, Name: name, Path: []string{}, Bars: []Bar{}, Reason: "NotRead", Message: "the ClusterQueue does not exist, or may not be read"}
+	}
 	answer := QueueAnswer{
-		QueueRow: m.settled().byName[name], Strategy: cmp.Or(q.strategy, string(kueue.BestEffortFIFO)), Stop: q.stop,
+		QueueRow: row, Strategy: cmp.Or(q.strategy, string(kueue.BestEffortFIFO)), Stop: q.stop,
 		States: map[State]int{}, LocalQueues: []LocalQueueAnswer{}, History: m.historyOf(q, now),
 	}
 	if q.isUsageBased {

@@ -24,7 +24,8 @@ const (
 
 // A WorkloadRow is a quota Workload.
 type WorkloadRow struct {
-	// Position counts the quota Workloads before it in a line of pending ones. It is missing in other lists.
+	// Position counts the quota Workloads before it in a line of pending ones. It is missing in other lists, and if not all quota Workloads
+	// could be read.
 	Position *int `json:"position,omitempty"`
 	// IsHidden is true if the viewer may not see its namespace. Then all other fields but State are missing.
 	IsHidden  bool      `json:"hidden,omitempty"`
@@ -50,13 +51,13 @@ type WorkloadRow struct {
 // Workloads returns a page of quota Workloads of a ClusterQueue, if the viewer sees the ClusterQueue.
 func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Window) (Page[WorkloadRow], bool) {
 	q := m.clusterQueues[clusterQueue]
-	if q == nil || !q.exists || !v.seesClusterQueue(clusterQueue) {
+	if q == nil || !q.isKnown() || !v.seesClusterQueue(clusterQueue) {
 		return Page[WorkloadRow]{}, false
 	}
 	from := q.list(f.List)
 	convert := func(rank int, w *workload) WorkloadRow {
 		row := w.row(v)
-		if from == q.pending {
+		if from == q.pending && !m.isPartial {
 			row.Position = &rank
 		}
 		return row

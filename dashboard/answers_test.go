@@ -110,6 +110,36 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
+// Without all quota Workloads there are no positions and no idle quota. A ClusterQueue that may not be read is known by its LocalQueues.
+func TestMissingRights(t *testing.T) {
+	m := dashboard.New()
+	m.LacksWorkloads()
+	starting := workload("team", "starting", "lq")
+	admit(starting, "q", "f", 1)
+	js := jobSet("team", "js", "train")
+	w := stageWorkload(js, "train")
+	for _, object := range []metav1.Object{localQueue("team", "lq", "unread"), localQueue("team", "other", "q"), clusterQueue("q", "c", "8"), js, w, starting} {
+		m.Observe(object)
+	}
+	queue, isThere := m.Queue(dashboard.Viewer{}, "unread", start)
+	if !isThere || queue.Reason != "NotRead" || len(queue.LocalQueues) != 1 {
+		t.Errorf("%v: %+v", isThere, queue)
+	}
+	line, _ := m.Workloads(dashboard.Viewer{}, "unread", dashboard.WorkloadFilter{}, dashboard.Window{})
+	if line.Total != 1 || line.Items[0].Position != nil {
+		t.Errorf("the line: %+v", line)
+	}
+	answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{w}}, start)
+	if answer.Stages[0].Position != nil || answer.Stages[0].ClusterQueue != "unread" {
+		t.Errorf("the stage: %+v", answer.Stages[0])
+	}
+	for _, row := range m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, dashboard.Window{}).Items {
+		if row.Bars[0].Idle != nil {
+			t.Errorf("%s %s: idle %g", row.Kind, row.Name, *row.Bars[0].Idle)
+		}
+	}
+}
+
 func TestPages(t *testing.T) {
 	m := dashboard.New()
 	m.Observe(clusterQueue("q", "", "1"))

@@ -25,6 +25,8 @@ type Model struct {
 	tree       *tree
 	history    history
 	version    uint64
+	// isPartial is true if quota Workloads are missing.
+	isPartial bool
 }
 
 // New returns an empty Model.
@@ -39,6 +41,12 @@ func New() *Model {
 
 // Version returns another number after each change.
 func (m *Model) Version() uint64 { return m.version }
+
+// LacksWorkloads records that not all quota Workloads are observed. Answers then have neither positions nor idle quota.
+func (m *Model) LacksWorkloads() {
+	m.isPartial, m.tree = true, nil
+	m.version++
+}
 
 // Observe takes an object that was created or has changed: a ClusterQueue, a Cohort, a LocalQueue, a quota Workload or a JobSet. Others are ignored.
 func (m *Model) Observe(object metav1.Object) {

@@ -255,7 +255,9 @@ func (b *treeBuilder) fillCohort(row *QueueRow, below *sum) {
 	row.Bars = []Bar{}
 	for _, fr := range slices.SortedFunc(maps.Keys(below.amounts), quota.FlavorResource.Compare) {
 		bar := *below.amounts[fr]
-		bar.Idle = new(*bar.Idle)
+		if bar.Idle = new(*bar.Idle); b.m.isPartial {
+			bar.Idle = nil
+		}
 		bar.Free = units(fr.Resource, max(0, b.nodes[row.Name].Available(b.quota.Index.ID(fr))))
 		row.Bars = append(row.Bars, bar)
 	}
@@ -299,6 +301,9 @@ func (b *treeBuilder) bar(q *clusterQueue, l limit) Bar {
 	bar := Bar{
 		Flavor: string(fr.Flavor), Resource: fr.Resource, Nominal: in(l.Nominal), Used: in(reserved), Free: in(free),
 		Reserved: in(max(0, reserved.Minus(q.used[fr]))), Idle: new(in(min(q.idle[fr], reserved))), Borrowed: in(max(0, reserved.Minus(l.Nominal))),
+	}
+	if b.m.isPartial {
+		bar.Idle = nil
 	}
 	if q.cohort != "" {
 		bar.Lent = in(max(0, l.Nominal.Minus(reserved).Minus(free)))
