@@ -29,8 +29,19 @@ demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 
 	@cd test/cluster && go run ./build -with ../.. -version '$(VERSION)' > /dev/null
 	@bin/demo $(if $(KEEP),--keep)
 
+.PHONY: browser
+browser: ## Install the browser of the dashboard's tests, if it is missing and apt-get can.
+	@if ! command -v chromium > /dev/null || ! command -v chromedriver > /dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver > /dev/null || \
+	  echo 'Install chromium and chromedriver: without them test/e2e/dashboard fails.'; \
+	fi
+
+.PHONY: screenshots
+screenshots: cluster build browser ## Take the screenshots of docs/dashboard.md again.
+	SCREENSHOTS=$(CURDIR)/docs/images $(GO_TEST) -count=1 ./test/e2e/dashboard
+
 .PHONY: test
-test: cluster build test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
+test: cluster build browser test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
 	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/invariants/... ./test/install/...
 
 # Packages outside test/ with randomized tests, and those without.
@@ -61,7 +72,7 @@ test-integration: cluster build ## Run the tests of admission policies and contr
 	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
-test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
+test-e2e: cluster build browser ## Run whole JobSets through the real binary on a real control plane.
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/invariants/... ./test/e2e/...
 
 .PHONY: test-soak
@@ -103,12 +114,21 @@ manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for te
 	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
 	$(TOOL) kustomize build config/monitoring > charts/tranche/files/monitoring.yaml
 
+.PHONY: page
+page: ## Rebuild the page of the dashboard with npm and esbuild. Its files are committed, so that a build of Tranche needs neither.
+	cd dashboard/page && npm ci --no-audit --no-fund --ignore-scripts
+	rm -rf dashboard/page/dist && mkdir dashboard/page/dist
+	cp dashboard/page/src/index.html dashboard/page/src/icon.svg dashboard/page/dist/
+	cat dashboard/page/node_modules/{preact,uplot}/LICENSE > dashboard/page/dist/licenses.txt
+	$(TOOL) esbuild dashboard/page/src/main.jsx --bundle --minify --target=es2022 --jsx=automatic --jsx-import-source=preact --legal-comments=eof \
+	  --charset=utf8 --log-level=warning --outfile=dashboard/page/dist/app.js
+
 .PHONY: lint
 lint: ## Run the linters.
 	go tool -modfile=tools/golangci/go.mod golangci-lint run
 
 .PHONY: verify
-verify: generate manifests ## Check that all generated files are committed.
+verify: generate manifests page ## Check that all generated files are committed.
 	git diff --exit-code
 
 .PHONY: chart

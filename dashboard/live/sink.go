@@ -1,0 +1,119 @@
+package live
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/dashboard"
+)
+
+// A sink hands the objects of a watch to the Model. It implements cache.ReflectorStore and keeps only the names of the objects.
+type sink struct {
+	feed      *Feed
+	kind      *kind
+	namespace string
+	// keys are the objects that the Model has, reduced to their names.
+	keys     map[string]client.Object
+	isSynced bool
+}
+
+var _ cache.TransformingStore = (*sink)(nil)
+
+// Add implements cache.ReflectorStore.
+func (s *sink) Add(object any) error {
+	return s.change(object, func(m *dashboard.Model, o client.Object, key string) {
+		if s.keys[key] == nil {
+			s.keys[key] = s.nameOf(o)
+		}
+		m.Observe(o)
+	})
+}
+
+// Update implements cache.ReflectorStore.
+func (s *sink) Update(object any) error { return s.Add(object) }
+
+// Delete implements cache.ReflectorStore.
+func (s *sink) Delete(object any) error {
+	return s.change(object, func(m *dashboard.Model, o client.Object, key string) {
+		delete(s.keys, key)
+		m.Forget(o)
+	})
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *sink) Replace(objects []any, _ string) error {
+	current := map[string]client.Object{}
+	for _, object := range objects {
+		o, isObject := object.(client.Object)
+		if !isObject {
+			return fmt.Errorf("%T is no object", object)
+		}
+		key := client.ObjectKeyFromObject(o).String()
+		current[key] = s.nameOf(o)
+		s.feed.store.Use(func(m *dashboard.Model) { m.Observe(o) })
+	}
+	for key, gone := range s.keys {
+		if current[key] == nil {
+			s.feed.store.Use(func(m *dashboard.Model) { m.Forget(gone) })
+		}
+	}
+	s.keys = current
+	if !s.isSynced {
+		s.isSynced = true
+		s.feed.sync(-1)
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (s *sink) Resync() error { return nil }
+
+// Transformer implements cache.TransformingStore: while a list is read, its objects are in memory without what the Model does not use.
+func (s *sink) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		switch object := object.(type) {
+		case *kueue.Workload:
+			object.ManagedFields = nil
+			object.Spec.PodSets = nil
+		case *jobsetapi.JobSet:
+			object.ManagedFields = nil
+			object.Spec.ReplicatedJobs, object.Annotations = nil, withoutLarge(object.Annotations)
+		case client.Object:
+			object.SetManagedFields(nil)
+		}
+		return object, nil
+	}
+}
+
+// withoutLarge removes annotations that are too large to matter for a state, such as those of kubectl and the timeline.
+func withoutLarge(annotations map[string]string) map[string]string {
+	const large = 256
+	for key, value := range annotations {
+		if len(value) > large {
+			delete(annotations, key)
+		}
+	}
+	return annotations
+}
+
+func (s *sink) change(object any, f func(m *dashboard.Model, o client.Object, key string)) error {
+	o, isObject := object.(client.Object)
+	if !isObject {
+		return fmt.Errorf("%T is no object", object)
+	}
+	s.feed.store.Use(func(m *dashboard.Model) { f(m, o, client.ObjectKeyFromObject(o).String()) })
+	return nil
+}
+
+// nameOf returns an object of the kind that has only its name.
+func (s *sink) nameOf(o metav1.Object) client.Object {
+	named := s.kind.object()
+	named.SetNamespace(o.GetNamespace())
+	named.SetName(o.GetName())
+	return named
+}

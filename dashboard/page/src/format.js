@@ -1,0 +1,46 @@
+// Amounts and times for readers.
+
+const binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+// amount formats an amount in CPUs, bytes or pieces.
+export function amount(resource, value) {
+  if (value === null || value === undefined) {
+    return "–";
+  }
+  if (value >= 2 ** 62) {
+    return "no limit";
+  }
+  let unit = "";
+  if (resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-")) {
+    let step = 0;
+    for (; Math.abs(value) >= 1024 && step < binary.length - 1; step++) {
+      value /= 1024;
+    }
+    unit = binary[step];
+  }
+  return Number(value.toFixed(value < 10 ? 2 : 1)).toLocaleString("en") + unit;
+}
+
+export function duration(seconds) {
+  seconds = Math.max(0, Math.round(seconds));
+  const parts = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+  for (let i = 0; i < parts.length; i++) {
+    const [size, unit] = parts[i];
+    if (seconds >= size || size === 1) {
+      const rest = parts[i + 1] && Math.floor((seconds % size) / parts[i + 1][0]);
+      return Math.floor(seconds / size) + unit + (rest ? " " + rest + parts[i + 1][1] : "");
+    }
+  }
+}
+
+export function ago(time) {
+  return time ? duration((Date.now() - new Date(time)) / 1000) : "–";
+}
+
+export function clock(time) {
+  return new Date(time).toLocaleString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", day: "2-digit", month: "short" });
+}
+
+export const amounts = (list) => (list || []).map((a) => `${a.amount} ${a.resource}${a.flavor ? " of " + a.flavor : ""}`).join(", ");
+
+export const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;

@@ -1,0 +1,91 @@
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+import { useAnswer, useChanges } from "./api.js";
+import { JobSet } from "./jobset.jsx";
+import { JobSets } from "./jobsets.jsx";
+import { Queue } from "./queue.jsx";
+import { Queues } from "./queues.jsx";
+import { to, useRoute } from "./route.js";
+import { Search } from "./search.jsx";
+
+const themes = ["system", "light", "dark"];
+
+function useTheme() {
+  const [theme, setTheme] = useState(localStorage.getItem("theme") || "system");
+  useEffect(() => {
+    localStorage.setItem("theme", theme);
+    document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  return [theme, setTheme];
+}
+
+function View({ route, tick, about, theme }) {
+  const [kind = "queues", first, second] = route.parts;
+  if (kind === "queues" && first === undefined) {
+    return <Queues parameters={route.parameters} tick={tick} />;
+  }
+  if (kind === "queues") {
+    return <Queue key={first} name={first} parameters={route.parameters} tick={tick} theme={theme} />;
+  }
+  if (kind === "jobsets" && second !== undefined) {
+    return <JobSet key={first + "/" + second} namespace={first} name={second} tick={tick} />;
+  }
+  if (kind === "jobsets" && first === undefined) {
+    return <JobSets parameters={route.parameters} tick={tick} states={about.jobSetStates} />;
+  }
+  return <p class="error" role="alert">There is no such view. <a href={to(["queues"])}>Queues</a></p>;
+}
+
+function Gaps({ about }) {
+  if (!about.gaps) {
+    return null;
+  }
+  return (
+    <details class="gaps" open>
+      <summary>Not everything is shown</summary>
+      <ul>
+        {about.gaps.map((g, i) => (
+          <li key={i}><b>{g.resource}</b>{g.namespaces && ` in namespace ${g.namespaces.join(", ")}`}: {g.reason}{g.cure && `; ${g.cure}`}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function App() {
+  const route = useRoute();
+  const { tick, live } = useChanges();
+  const [theme, setTheme] = useTheme();
+  const answer = useAnswer("about", tick);
+  const about = answer.data || {};
+  const [kind = "queues", ...names] = route.parts;
+  useEffect(() => {
+    document.title = [...names, kind === "jobsets" ? "JobSets" : "Queues", "Tranche"].join(" · ");
+  }, [route]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
+      <header>
+        <strong>Tranche</strong>
+        <nav aria-label="Views">
+          <a href={to(["queues"])} aria-current={kind === "queues" ? "page" : undefined}>Queues</a>
+          <a href={to(["jobsets"])} aria-current={kind === "jobsets" ? "page" : undefined}>JobSets</a>
+        </nav>
+        <Search />
+        <span id="live" role="status" class={live ? "live" : "stale"}>{live ? (about.synced ? "live" : "reading…") : "not connected"}</span>
+        <label>Theme <select id="theme" value={theme} onChange={(e) => setTheme(e.currentTarget.value)}>{themes.map((t) => <option key={t}>{t}</option>)}</select></label>
+      </header>
+      <datalist id="namespaces">{Object.keys(about.objectNamespaces || {}).sort().map((n) => <option key={n} value={n} />)}</datalist>
+      <main id="main" tabIndex={-1}>
+        {answer.error && <p class="error" role="alert">{answer.error}</p>}
+        <Gaps about={about} />
+        <View route={route} tick={tick} about={about} theme={theme} />
+      </main>
+      <footer class="quiet">{about.source && `${about.user ? about.user + " on " : ""}${about.source}, `}Tranche {about.version}. Nothing can be changed here.</footer>
+    </>
+  );
+}
+
+render(<App />, document.getElementById("app"));

@@ -1,0 +1,105 @@
+// Parts that several views have in common.
+import { useEffect, useState } from "preact/hooks";
+import { amount, plural } from "./format.js";
+import { select } from "./route.js";
+
+// Answered shows what f returns for the data of an answer, or why there is none.
+export function Answered({ answer, children }) {
+  return (
+    <>
+      {answer.error && <p class="error" role="alert">{answer.error}</p>}
+      {answer.data ? children(answer.data) : !answer.error && <p class="quiet" role="status">Reading…</p>}
+    </>
+  );
+}
+
+// Filter is an input that changes a parameter of the view a moment after the last key.
+export function Filter({ label, name, value, list }) {
+  const [text, setText] = useState(value || "");
+  useEffect(() => setText(value || ""), [value]);
+  useEffect(() => {
+    if (text === (value || "")) {
+      return undefined;
+    }
+    const timer = setTimeout(() => select({ [name]: text }), 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <label>
+      {label} <input type="search" value={text} list={list} onInput={(e) => setText(e.currentTarget.value)} autocomplete="off" spellcheck={false} />
+    </label>
+  );
+}
+
+export function Choice({ label, name, value, options }) {
+  return (
+    <label>
+      {label}{" "}
+      <select value={value || ""} onChange={(e) => select({ [name]: e.currentTarget.value })}>
+        <option value="">all</option>
+        {options.map((o) => <option key={o} value={o}>{o}</option>)}
+      </select>
+    </label>
+  );
+}
+
+export function Pager({ page, limit, noun }) {
+  const last = Math.min(page.offset + page.items.length, page.total);
+  const turn = (offset) => select({ offset: Math.max(0, offset) });
+  return (
+    <nav class="pager" aria-label={"Pages of " + noun + "s"}>
+      <span role="status">{page.total ? `${(page.offset + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${plural(page.total, noun)}` : `No ${noun}s`}</span>
+      <button type="button" id="previous-page" disabled={page.offset === 0} onClick={() => turn(page.offset - limit)}>Previous</button>
+      <button type="button" id="next-page" disabled={last >= page.total} onClick={() => turn(page.offset + limit)}>Next</button>
+    </nav>
+  );
+}
+
+export function State({ state }) {
+  return state ? <span class={"state state-" + state.toLowerCase()}>{state}</span> : null;
+}
+
+// part returns a width in percent.
+const part = (value, whole) => ({ width: `${whole > 0 ? Math.min(100, (100 * value) / whole) : 0}%` });
+
+// Bars shows the quota of each flavor and resource.
+export function Bars({ bars }) {
+  return <div class="bars">{bars.map((b) => <Bar key={b.flavor + "/" + b.resource} bar={b} />)}</div>;
+}
+
+function Bar({ bar }) {
+  const text = (value) => amount(bar.resource, value);
+  const whole = Math.max(bar.nominal, bar.used);
+  const idle = bar.idle || 0;
+  const busy = Math.max(0, bar.used - idle - bar.reserved);
+  const facts = [`${text(bar.used)} of ${text(bar.nominal)} used`];
+  for (const [value, name] of [[idle, "idle"], [bar.reserved, "reserved"], [bar.borrowed, "borrowed"], [bar.lent, "lent"]]) {
+    if (value > 0) {
+      facts.push(`${text(value)} ${name}`);
+    }
+  }
+  facts.push(`${text(bar.free)} free`);
+  const title = `${bar.resource} of flavor ${bar.flavor}: ${facts.join(", ")}`;
+  return (
+    <div class="bar" title={title}>
+      <span class="bar-name">{bar.flavor} <b>{bar.resource}</b></span>
+      <span class={"track" + (bar.used > bar.nominal ? " over" : "")} role="img" aria-label={title}>
+        <i class="busy" style={part(busy, whole)} />
+        <i class="idle" style={part(idle, whole)} />
+        <i class="reserved" style={part(bar.reserved, whole)} />
+        <i class="lent" style={part(bar.lent, whole)} />
+        {bar.used > bar.nominal && <i class="nominal" style={{ left: part(bar.nominal, whole).width }} />}
+      </span>
+      <span class="bar-facts">{facts.join(", ")}</span>
+    </div>
+  );
+}
+
+export function Legend() {
+  return (
+    <p class="legend quiet">
+      <i class="busy" /> in use <i class="idle" /> idle: admitted, pods not all ready <i class="reserved" /> reserved, not admitted{" "}
+      <i class="lent" /> lent: unused, but used by other queues
+    </p>
+  );
+}

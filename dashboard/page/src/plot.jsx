@@ -1,0 +1,53 @@
+// The usage of a ClusterQueue over time.
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import { amount } from "./format.js";
+
+const strokes = ["--plot-1", "--plot-2", "--plot-3", "--plot-4"];
+
+// colors returns a function that resolves a custom property to a color that a canvas knows.
+function colors() {
+  return (name) => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = `var(${name})`;
+    const { color } = getComputedStyle(probe);
+    probe.remove();
+    return color;
+  };
+}
+
+// options returns those of a plot of the series of one resource.
+function options(series, resource, width) {
+  const color = colors();
+  const axis = { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
+  return {
+    width, height: 160, cursor: { drag: { x: false, y: false } },
+    scales: { x: { time: true, range: (_, low, high) => [Math.min(low, high - 600), high] }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
+    axes: [axis, { ...axis, size: 70, values: (_, ticks) => ticks.map((v) => amount(resource, v)) }],
+    series: [{}, ...series.map((s, i) => ({
+      label: s.label, stroke: color(strokes[i % strokes.length]), width: 2, points: { show: s.values.length < 3 },
+      value: (_, v) => amount(resource, v),
+    }))],
+  };
+}
+
+export function Plot({ title, resource, times, series, theme }) {
+  const place = useRef(null);
+  useEffect(() => {
+    const node = place.current;
+    const plot = new uPlot(options(series, resource, node.clientWidth), [times, ...series.map((s) => s.values)], node);
+    const resized = new ResizeObserver(() => plot.setSize({ width: node.clientWidth, height: 160 }));
+    resized.observe(node);
+    return () => {
+      resized.disconnect();
+      plot.destroy();
+    };
+  }, [JSON.stringify([times, series]), theme]);
+  const last = series.map((s) => `${s.label} ${amount(resource, s.values[s.values.length - 1])}`).join(", ");
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      <div class="plot" ref={place} role="img" aria-label={`${title}; now ${last}`} />
+    </figure>
+  );
+}

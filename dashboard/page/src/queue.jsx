@@ -1,0 +1,126 @@
+// One ClusterQueue: its quota, its line, and its past usage.
+import { query, useAnswer } from "./api.js";
+import { ago, amounts, plural } from "./format.js";
+import { Answered, Bars, Choice, Filter, Legend, Pager, State } from "./parts.jsx";
+import { Plot } from "./plot.jsx";
+import { jobSetLink, to } from "./route.js";
+
+const limit = 50;
+const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["other", "Not in the queue"]];
+
+export function Queue({ name, parameters, tick, theme }) {
+  const answer = useAnswer("queues/" + encodeURIComponent(name), tick);
+  return (
+    <>
+      <p class="crumbs"><a href={to(["queues"])}>Queues</a></p>
+      <h1>ClusterQueue {name}</h1>
+      <Answered answer={answer}>{(queue) => <Facts queue={queue} theme={theme} />}</Answered>
+      <Workloads name={name} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />
+    </>
+  );
+}
+
+function Facts({ queue, theme }) {
+  const byResource = Map.groupBy ? Map.groupBy(queue.history.used, (u) => u.resource) : new Map(queue.history.used.map((u) => [u.resource, [u]]));
+  return (
+    <>
+      <p>
+        {queue.path.length > 0 && <>in Cohort {queue.path.map((c, i) => <>{i > 0 && " / "}<a key={c} href={to(["queues"], { under: c })}>{c}</a></>)}, </>}
+        {queue.strategy}{queue.stop && `, stopped: ${queue.stop}`}{queue.share !== undefined && `, fair share ${queue.share} at weight ${queue.weight}`}
+        , {Object.entries(queue.states).map(([state, n]) => `${n.toLocaleString("en")} ${state}`).join(", ") || "no quota Workloads"}
+      </p>
+      {queue.reason && <p class="problem">{queue.reason}: {queue.message}</p>}
+      <Legend />
+      <Bars bars={queue.bars} />
+      <div class="plots">
+        {[...byResource].map(([resource, used]) => (
+          <Plot key={resource} title={`${resource} used`} resource={resource} times={queue.history.times} theme={theme}
+            series={used.map((u) => ({ label: u.flavor, values: u.values }))} />
+        ))}
+        <Plot title="pending quota Workloads" resource="" times={queue.history.times} theme={theme} series={[{ label: "pending", values: queue.history.pending }]} />
+      </div>
+      <LocalQueues queue={queue} />
+    </>
+  );
+}
+
+function LocalQueues({ queue }) {
+  if (!queue.localQueues.length && !queue.hiddenLocalQueues) {
+    return <p class="quiet">No LocalQueue leads here.</p>;
+  }
+  return (
+    <details>
+      <summary>{plural(queue.localQueues.length, "LocalQueue")}{queue.hiddenLocalQueues ? ` and ${queue.hiddenLocalQueues} in namespaces that you may not read` : ""}</summary>
+      <table>
+        <thead><tr><th>Namespace</th><th>Name</th><th class="number">Pending</th><th class="number">Holding quota</th><th /></tr></thead>
+        <tbody>
+          {queue.localQueues.map((q) => (
+            <tr key={q.namespace + "/" + q.name}>
+              <td>{q.namespace}</td>
+              <td><a href={to(["queues", queue.name], { namespace: q.namespace, queue: q.name })}>{q.name}</a></td>
+              <td class="number">{q.pending}</td><td class="number">{q.holding}</td>
+              <td>{q.stop}{q.reason && ` ${q.reason}: ${q.message}`}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}
+
+function Workloads({ name, parameters, tick, order }) {
+  const { list = "pending" } = parameters;
+  const answer = useAnswer(`queues/${encodeURIComponent(name)}/workloads` + query({ ...parameters, limit }), tick);
+  return (
+    <section>
+      <h2 class="tabs">
+        {lists.map(([id, title]) => (
+          <a key={id} href={to(["queues", name], { ...parameters, list: id, state: "", offset: 0 })} aria-current={id === list ? "true" : undefined}>{title}</a>
+        ))}
+      </h2>
+      <form class="filters" onSubmit={(e) => e.preventDefault()}>
+        <Filter label="Name" name="text" value={parameters.text} />
+        <Filter label="Namespace" name="namespace" value={parameters.namespace} list="namespaces" />
+        <Filter label="LocalQueue" name="queue" value={parameters.queue} />
+        {list === "holding" && <Choice label="State" name="state" value={parameters.state} options={["Reserved", "Starting", "Running", "Evicting"]} />}
+        {list === "other" && <Choice label="State" name="state" value={parameters.state} options={["Gated", "Deactivated", "BackingOff"]} />}
+      </form>
+      {list === "pending" && order && <p class="quiet">{order}.</p>}
+      <Answered answer={answer}>
+        {(page) => (
+          <>
+            <table class="workloads">
+              <thead>
+                <tr>{list === "pending" && <th class="number">Position</th>}<th>Quota Workload of</th><th>LocalQueue</th><th class="number">Priority</th><th>State</th>
+                  <th class="number">Since</th><th>{list === "holding" ? "Holds" : "Asks for"}</th><th>Reason</th></tr>
+              </thead>
+              <tbody>{page.items.map((w, i) => <Row key={w.hidden ? i : w.namespace + "/" + w.name} w={w} list={list} />)}</tbody>
+            </table>
+            <Pager page={page} limit={limit} noun="quota Workload" />
+          </>
+        )}
+      </Answered>
+    </section>
+  );
+}
+
+function Row({ w, list }) {
+  if (w.hidden) {
+    return <tr class="quiet">{list === "pending" && <td class="number">{w.position ?? "–"}</td>}<td colspan={2}>in a namespace that you may not read</td><td /><td><State state={w.state} /></td><td colspan={3} /></tr>;
+  }
+  return (
+    <tr>
+      {list === "pending" && <td class="number">{w.position ?? "–"}</td>}
+      <td>
+        {w.ownerKind === "JobSet" ? <a href={jobSetLink(w.namespace, w.owner)}>{w.namespace}/{w.owner}</a> : <span>{w.namespace}/{w.owner || w.name}</span>}
+        {w.stage && <span class="quiet"> stage {w.stage}</span>}
+      </td>
+      <td>{w.queue}</td>
+      <td class="number">{w.priority || 0}</td>
+      <td><State state={w.state} /></td>
+      <td class="number"><time datetime={w.since} title={w.since}>{ago(w.since)}</time></td>
+      <td>{amounts(list === "holding" ? w.held : w.requests)}</td>
+      <td class="message"><b>{w.reason}</b> {w.message}</td>
+    </tr>
+  );
+}

@@ -1,0 +1,41 @@
+// The view is in the fragment of the URL, so that it can be copied: #/PATH?PARAMETERS.
+import { useEffect, useState } from "preact/hooks";
+import { query } from "./api.js";
+
+function read() {
+  const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean).map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+  return { parts, parameters: Object.fromEntries(new URLSearchParams(parameters || "")) };
+}
+
+export function useRoute() {
+  const [route, setRoute] = useState(read());
+  useEffect(() => {
+    const changed = () => setRoute(read());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+}
+
+// to returns a link to a view.
+export function to(parts, parameters = {}) {
+  return "#/" + parts.map(encodeURIComponent).join("/") + query(parameters);
+}
+
+// select changes parameters of the current view. Another selection begins at its first page.
+export function select(changes) {
+  const { parts, parameters } = read();
+  const next = to(parts, { ...parameters, offset: 0, ...changes });
+  history.replaceState(null, "", next);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+export const queueLink = (name) => to(["queues", name]);
+export const jobSetLink = (namespace, name) => to(["jobsets", namespace, name]);

@@ -1,0 +1,173 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/dashboard"
+)
+
+// maxText is the length of the longest text that is searched.
+const maxText = 253
+
+// An aboutAnswer is an About with what the viewer may select.
+type aboutAnswer struct {
+	About
+	ObjectNamespaces map[string]int          `json:"objectNamespaces"`
+	States           []dashboard.State       `json:"states"`
+	JobSetStates     []dashboard.JobSetState `json:"jobSetStates"`
+}
+
+func (s *server) about(_ *http.Request, v dashboard.Viewer) (any, error) {
+	answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
+	s.Store.Use(func(m *dashboard.Model) { answer.ObjectNamespaces = m.Namespaces(v) })
+	return answer, nil
+}
+
+func (s *server) queues(r *http.Request, v dashboard.Viewer) (answer any, err error) {
+	q := reader{values: r.URL.Query()}
+	states := []string{
+		dashboard.QueuesPending, dashboard.QueuesBorrowing, dashboard.QueuesLending, dashboard.QueuesIdle, dashboard.QueuesInactive,
+	}
+	filter := dashboard.QueueFilter{
+		Under: q.text("under"), Text: q.text("text"), Namespace: q.text("namespace"), State: q.oneOf("state", states),
+	}
+	window := q.window()
+	if q.err != nil {
+		return nil, q.err
+	}
+	s.Store.Use(func(m *dashboard.Model) { answer = m.Queues(v, filter, window) })
+	return answer, nil
+}
+
+func (s *server) queue(r *http.Request, v dashboard.Viewer) (any, error) {
+	var answer dashboard.QueueAnswer
+	isThere := false
+	name := r.PathValue("queue")
+	s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Queue(v, name, time.Now()) })
+	if !isThere {
+		return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
+	}
+	return answer, nil
+}
+
+func (s *server) workloads(r *http.Request, v dashboard.Viewer) (any, error) {
+	q := reader{values: r.URL.Query()}
+	filter := dashboard.WorkloadFilter{
+		List:      q.oneOf("list", []string{dashboard.ListPending, dashboard.ListHolding, dashboard.ListOther}),
+		Namespace: q.text("namespace"), Queue: q.text("queue"), Text: q.text("text"),
+		State: dashboard.State(q.oneOf("state", texts(dashboard.States()))),
+	}
+	window := q.window()
+	if q.err != nil {
+		return nil, q.err
+	}
+	var answer dashboard.Page[dashboard.WorkloadRow]
+	isThere := false
+	name := r.PathValue("queue")
+	s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Workloads(v, name, filter, window) })
+	if !isThere {
+		return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
+	}
+	return answer, nil
+}
+
+func (s *server) jobSets(r *http.Request, v dashboard.Viewer) (answer any, err error) {
+	q := reader{values: r.URL.Query()}
+	filter := dashboard.JobSetFilter{
+		Namespace: q.text("namespace"), Queue: q.text("queue"), ClusterQueue: q.text("clusterQueue"), Text: q.text("text"),
+		State: dashboard.JobSetState(q.oneOf("state", texts(dashboard.JobSetStates()))),
+	}
+	window := q.window()
+	if q.err != nil {
+		return nil, q.err
+	}
+	s.Store.Use(func(m *dashboard.Model) { answer = m.JobSets(v, filter, window) })
+	return answer, nil
+}
+
+func (s *server) jobSet(r *http.Request, v dashboard.Viewer) (answer any, err error) {
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if v.Namespace != nil && !v.Namespace(key.Namespace) {
+		return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name)
+	}
+	objects, err := s.JobSet(r.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	s.Store.Use(func(m *dashboard.Model) { answer = m.JobSet(v, objects, time.Now()) })
+	return answer, nil
+}
+
+func (s *server) search(r *http.Request, v dashboard.Viewer) (any, error) {
+	q := reader{values: r.URL.Query()}
+	text := q.text("text")
+	if q.err != nil {
+		return nil, q.err
+	}
+	var found []dashboard.Found
+	s.Store.Use(func(m *dashboard.Model) { found = m.Search(v, text) })
+	return map[string]any{"items": found}, nil
+}
+
+// A reader reads the parameters of a request, and keeps the first error.
+type reader struct {
+	values url.Values
+	err    error
+}
+
+func (q *reader) text(name string) string {
+	text := q.values.Get(name)
+	if len(text) > maxText {
+		q.fail("%s has %d characters: at most %d are allowed", name, len(text), maxText)
+	}
+	return text
+}
+
+func (q *reader) oneOf(name string, allowed []string) string {
+	text := q.values.Get(name)
+	if text != "" && !slices.Contains(allowed, text) {
+		q.fail("%s is %q: it must be one of %q", name, text, allowed)
+	}
+	return text
+}
+
+func (q *reader) number(name string, highest int) int {
+	text := q.values.Get(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > highest {
+		q.fail("%s is %q: it must be a number from 0 to %d", name, text, highest)
+	}
+	return n
+}
+
+func (q *reader) window() dashboard.Window {
+	const highest = 1 << 30
+	return dashboard.Window{Offset: q.number("offset", highest), Limit: q.number("limit", dashboard.MaxLimit)}
+}
+
+func (q *reader) fail(format string, args ...any) {
+	if q.err == nil {
+		q.err = badRequest{fmt.Errorf(format, args...)}
+	}
+}
+
+func texts[S ~string](all []S) []string {
+	var plain []string
+	for _, s := range all {
+		plain = append(plain, string(s))
+	}
+	return plain
+}
