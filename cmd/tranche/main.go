@@ -43,6 +43,6 @@ func newCommand() *cobra.Command {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
-		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), newUninstallCommand(), newVersionCommand())
+		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), newDashboardCommand(), newUninstallCommand(), newVersionCommand())
 	return root
 }
