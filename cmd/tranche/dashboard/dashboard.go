@@ -67,7 +67,12 @@ func NewCommand(program Program) *cobra.Command {
 			"kubeconfig, or those that --namespace names. The printed URL has a token, without which other users of the machine get no answer.\n\n" +
 			"Exit codes: 0 it was stopped by a signal, 1 the API server did not answer or the port is in use, 2 bad flags.",
 		Example: "  tranche dashboard\n  tranche dashboard -n team-a -n team-b --port 8080",
-		Args:    cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return program.BadInput(err)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.port < 0 || f.port > maxPort {
 				return program.BadInput(fmt.Errorf("--port is %d: it must be from 1 to %d, or 0 for a free port", f.port, maxPort))
@@ -75,6 +80,7 @@ func NewCommand(program Program) *cobra.Command {
 			return program.run(cmd.Context(), cmd.OutOrStdout(), &f)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return program.BadInput(err) })
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
 	cmd.Flags().StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespace to show; may be repeated; defaults to all that the user may read")
 	cmd.Flags().IntVar(&f.port, "port", 0, "port on "+loopback+"; 0 takes a free one")
