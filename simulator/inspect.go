@@ -10,7 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// An Inspection is the engine of a manager that has just read a snapshot and has made its decisions, which are not written.
+// An Inspection is the engine of a manager that has just read a snapshot and has made its decisions, which are not written. Where
+// the queues of a cohort compete, it may reserve quota for other stages than a manager that has run for long: reservations are not part of the objects.
 type Inspection struct {
 	engine *admission.Engine
 	// before has the positions of the quota Workloads that are asked for, before the decisions.

@@ -59,8 +59,8 @@ func (p *Paused) Why(key admission.StageKey) (r Reason, ok bool) {
 	return r, true
 }
 
-// IsAdmittedAfter reports whether a quota Workload is admitted when users and administrators make some changes. Pods that are told to stop terminate at
-// once.
+// IsAdmittedAfter reports whether a quota Workload is admitted when users and administrators make some changes, and nothing else happens. Pods that are
+// told to stop terminate at once.
 func (p *Paused) IsAdmittedAfter(key admission.StageKey, changes []Change) (bool, error) {
 	s, _, err := reload(p.s)
 	if err != nil {
@@ -73,6 +73,7 @@ func (p *Paused) IsAdmittedAfter(key admission.StageKey, changes []Change) (bool
 			j.Submission = &submission
 		}
 	}
+	s.Course = nothingHappens{}
 	jobcontrollers.AnswerChecks(s.Cluster, 0)
 	if err := s.resume(); err != nil {
 		return false, err

@@ -98,7 +98,7 @@ func hopeless(x *visibility.Explanation) string {
 		return "all checks pass, but other stages are admitted first"
 	case x.Behind != nil:
 		return fmt.Sprintf("quota Workload %s is ahead in the queue and must be admitted first: explain that one", x.Behind)
-	case len(x.Alternatives) == 0:
+	case len(x.Alternatives) == 0 && !isBeyondLimits(x):
 		return fmt.Sprintf("check %s fails, which is not about missing quota: completions and limits were not searched", x.Check)
 	}
 	return ""
