@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -78,11 +79,13 @@ func (w *world) begin() (*situation, error) {
 	}
 	x := &situation{
 		simulation: newSimulation(), world: w, left: w.budget, idleAt: -1,
-		jobSetWork: map[types.NamespacedName]bool{}, stageWork: map[types.NamespacedName]bool{},
+		jobSetWork: map[types.NamespacedName]bool{}, stageWork: map[types.NamespacedName]bool{}, refused: map[types.NamespacedName]string{}, gangs: newGangs(),
 	}
+	x.watchGangs()
 	x.IsRecorded = true
 	if w.budget[lags] > 0 {
 		x.Previous = map[types.NamespacedName]map[cluster.ObjectName]cluster.Version{}
+		x.gangs.previous = map[string]map[cluster.ObjectName]gangVersion{}
 	}
 	x.count()
 	if err := x.start(script, nil); err != nil {
@@ -155,6 +158,9 @@ func (x *situation) countPrevious() (count int) {
 		for _, objects := range x.Previous {
 			count += len(objects)
 		}
+		for _, objects := range x.gangs.previous {
+			count += len(objects)
+		}
 	}
 	return count
 }
@@ -195,12 +201,15 @@ func (e *exploration) reach(x *situation, from int32, text string) (number int32
 
 // check checks the invariants of a situation, and of the move that led to it.
 func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:revive // what a state has is checked once
+	if isNew && x.isIdle() {
+		x.Audit()
+	}
 	wrong := x.Violations
 	if isNew {
-		wrong = slices.Concat(wrong, x.Engine.Violations(), x.unpaidPods(), x.gaps())
+		wrong = slices.Concat(wrong, x.Engine.Violations(), x.unpaidPods(), x.unpaidJobs(), x.unpaidGangPods(), x.gaps())
 	}
 	if isNew && x.isIdle() {
-		wrong = slices.Concat(wrong, x.earlyStages())
+		wrong = slices.Concat(wrong, x.earlyStages(), x.lateGangWrites())
 	}
 	if isNew && len(wrong) == 0 && x.isIdle() && !x.world.steps {
 		wrong = x.changesOfRestart()
@@ -213,7 +222,7 @@ func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:r
 // isIdle reports whether all controllers have done their work.
 func (x *situation) isIdle() bool {
 	return x.events == 0 && len(x.jobSetWork) == 0 && len(x.stageWork) == 0 && len(x.JobSetQueue.Changed) == 0 && len(x.JobQueue) == 0 &&
-		len(x.WorkloadQueue.Changed) == 0 && len(x.decisions) == 0 && (!x.world.steps || x.idleAt == len(x.Calls))
+		len(x.WorkloadQueue.Changed) == 0 && len(x.gangs.work) == 0 && len(x.decisions) == 0 && (!x.world.steps || x.idleAt == len(x.Calls))
 }
 
 // changesOfRestart returns what a manager changes that starts although there is nothing to do (I5).
@@ -229,9 +238,9 @@ func (x *situation) changesOfRestart() []string {
 	return []string{fmt.Sprintf("I5: a restart changes the state: %s: %s", strings.Join(probe.Lines, ", "), scenario.Diff(before, after))}
 }
 
-// hasEnded reports whether every JobSet has finished or is deleted, all quota is released, and nothing is left of deleted JobSets.
+// hasEnded reports whether every job has finished or is deleted, all quota is released, and nothing is left of deleted JobSets.
 func (x *situation) hasEnded() bool {
-	if x.submitted < len(x.world.later) || !x.isIdle() {
+	if x.submitted < len(x.world.later) || !x.isIdle() || !x.gangsHaveEnded() || !x.plainJobsHaveEnded() {
 		return false
 	}
 	for _, j := range x.UserJobs {
@@ -240,6 +249,9 @@ func (x *situation) hasEnded() bool {
 		}
 	}
 	for _, w := range x.Workloads {
+		if w.Labels[apis.JobSetLabel] == "" {
+			continue
+		}
 		if !cluster.IsFinished(w) || len(w.Finalizers) > 0 || x.OwnerOf(w).IsDeleted {
 			return false
 		}
@@ -247,6 +259,17 @@ func (x *situation) hasEnded() bool {
 	for uid, job := range x.Jobs {
 		p := x.Pods[uid]
 		if x.OwnerOfJob(job).IsDeleted || p != nil && p.Count(cluster.IsRunning)+p.Terminating > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// plainJobsHaveEnded does the same for the jobs that are no JobSets.
+func (x *situation) plainJobsHaveEnded() bool {
+	for key, j := range x.PlainJobs {
+		w := x.Workloads[key]
+		if j.IsDeleted && w != nil || !j.IsDeleted && (!j.Plain.HasEnded || !cluster.IsFinished(w)) {
 			return false
 		}
 	}
@@ -294,34 +317,55 @@ func (e *exploration) backwards() []bool {
 	return canEnd
 }
 
-// cycle returns a situation that can follow itself without adverse events, or -1. It removes situations that nothing precedes.
+// cycle returns a situation that can follow itself without adverse events, or -1. It removes situations that nothing precedes, and then those of which
+// none follows that is left.
 func (e *exploration) cycle() int32 {
-	preceding := make([]int, len(e.benign))
-	for _, all := range e.benign {
+	after := make([][]int32, len(e.benign))
+	before := make([][]int32, len(e.benign))
+	for n, all := range e.benign {
 		for _, next := range all {
-			preceding[next.to]++
+			after[n] = append(after[n], next.to)
+			before[next.to] = append(before[next.to], int32(n))
 		}
 	}
+	left := peeled(peeled(nil, before, after), after, before)
+	for n := range left {
+		if left[n] && e.way(int32(n)) != "" {
+			return int32(n)
+		}
+	}
+	return -1
+}
+
+// peeled removes nodes of a graph again and again that no node precedes which is left, and returns which nodes are left. It begins with some nodes, or
+// with all if there are none.
+func peeled(left []bool, before, after [][]int32) []bool {
+	if left == nil {
+		left = slices.Repeat([]bool{true}, len(before))
+	}
+	preceding := make([]int, len(before))
 	var queue []int32
-	for n := range preceding {
-		if preceding[n] == 0 {
+	for n := range before {
+		for _, b := range before[n] {
+			if left[b] {
+				preceding[n]++
+			}
+		}
+		if left[n] && preceding[n] == 0 {
 			queue = append(queue, int32(n))
 		}
 	}
-	removed := 0
-	for ; len(queue) > 0; removed++ {
+	for len(queue) > 0 {
 		n := queue[0]
 		queue = queue[1:]
-		for _, next := range e.benign[n] {
-			if preceding[next.to]--; preceding[next.to] == 0 {
-				queue = append(queue, next.to)
+		left[n] = false
+		for _, next := range after[n] {
+			if preceding[next]--; preceding[next] == 0 && left[next] {
+				queue = append(queue, next)
 			}
 		}
 	}
-	if removed == len(preceding) {
-		return -1
-	}
-	return int32(slices.IndexFunc(preceding, func(n int) bool { return n > 0 }))
+	return left
 }
 
 // way returns the shortest run from a situation back to it.

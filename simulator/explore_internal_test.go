@@ -19,7 +19,7 @@ var isLarge = flag.Bool("explore", false, "explore large worlds too, which takes
 func TestExploreWorlds(t *testing.T) {
 	worlds := smallWorlds()
 	if *isLarge {
-		worlds = slices.Concat(worlds, laggingWorlds(), largeWorlds())
+		worlds = slices.Concat(worlds, laggingWorlds(), gangWorlds(), largeWorlds())
 	}
 	for _, w := range worlds {
 		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })

@@ -54,6 +54,8 @@ type world struct {
 	later []string
 	// cut and restore are lines that change a queue.
 	cut, restore string
+	// gangs are gangs of pods, whose pods do not exist at first.
+	gangs []gang
 	// servers are ReplicatedJobs whose pods run until their JobSet ends.
 	servers []string
 	// budget is how many events of each kind may happen in one run.
@@ -73,12 +75,16 @@ type situation struct {
 	isCut     bool
 	// events counts those that happened since the controllers were idle. They are due if there are any.
 	events int
-	// jobSetWork and stageWork are the JobSets that the JobSet controller and the stage controller have to reconcile, in a world of steps.
+	// jobSetWork and stageWork are the JobSets that the JobSet controller and the stage controller have to reconcile, in a world of steps. jobSetWork
+	// also has the jobs of other kinds that their controller has to reconcile.
 	jobSetWork, stageWork map[types.NamespacedName]bool
 	// decisions are computed and not written.
 	decisions []admission.Decision
 	// idleAt is the number of calls of the engine after which it had nothing to decide.
 	idleAt int
+	// refused has the last refusals of pending stages since the engine was created. It does not repeat them.
+	refused map[admission.StageKey]string
+	gangs   gangs
 }
 
 // A move changes a situation.
@@ -95,6 +101,8 @@ func (x *situation) copied() *situation {
 	c := *x
 	c.simulation = x.simulation.copied()
 	c.jobSetWork, c.stageWork, c.decisions = maps.Clone(x.jobSetWork), maps.Clone(x.stageWork), slices.Clone(x.decisions)
+	c.refused, c.gangs = maps.Clone(x.refused), x.gangs.copied()
+	c.watchGangs()
 	return &c
 }
 
@@ -106,7 +114,7 @@ func (x *situation) state() string {
 		keys := func(all map[types.NamespacedName]bool) []types.NamespacedName {
 			return slices.SortedFunc(maps.Keys(all), cluster.CompareKeys)
 		}
-		fmt.Fprintf(&b, " %v %v %t", keys(x.jobSetWork), keys(x.stageWork), x.idleAt == len(x.Calls))
+		fmt.Fprintf(&b, " %v %v %t refused %v", keys(x.jobSetWork), keys(x.stageWork), x.idleAt == len(x.Calls), x.refused)
 		for _, key := range slices.SortedFunc(maps.Keys(x.JobSets), cluster.CompareKeys) {
 			messagesOf(&b, x.JobSets[key])
 		}
@@ -117,6 +125,7 @@ func (x *situation) state() string {
 	if x.left[lags] > 0 {
 		x.stateOfCaches(&b)
 	}
+	x.stateOfGangs(&b)
 	return b.String() + "\n" + x.simulation.state()
 }
 
@@ -165,6 +174,7 @@ func (x *situation) timeMoves() []move {
 		for f := x.Events.Due(x.Now); f != nil; f = x.Events.Due(x.Now) {
 			f()
 		}
+		x.divideWork()
 	}}}
 }
 
@@ -265,7 +275,29 @@ func (x *situation) happenings() []move {
 		}
 		x.checkMoves(name, js, event)
 	}
+	x.plainMoves(act)
+	x.gangMoves(event)
 	return all
+}
+
+// plainMoves adds what users and the pods of jobs that are no JobSets may do.
+func (x *situation) plainMoves(act func(action scenario.Action, name, part string, kind adversity)) {
+	for _, key := range slices.SortedFunc(maps.Keys(x.PlainJobs), cluster.CompareKeys) {
+		j := x.PlainJobs[key]
+		if j.IsDeleted || j.Plain.HasEnded {
+			continue
+		}
+		act(scenario.Delete, key.Name, "", interventions)
+		if !j.Plain.IsReleased {
+			continue
+		}
+		act(scenario.Evict, key.Name, "", interventions)
+		if !j.Plain.All((*cluster.PodSet).AreReady) {
+			act(scenario.Ready, key.Name, "", none)
+		}
+		act(scenario.Finish, key.Name, "", none)
+		act(scenario.Fail, key.Name, "", failures)
+	}
 }
 
 // checkMoves adds the answers that a quota Workload of a JobSet may get to the AdmissionCheck that it waits for.

@@ -51,6 +51,10 @@ func (s *simulation) copied() *simulation {
 		one := *j
 		o.UserJobs[name] = &one
 	}
+	o.PlainJobs = map[types.NamespacedName]*cluster.UserJob{}
+	for name, j := range s.PlainJobs {
+		o.PlainJobs[name] = copiedPlain(j)
+	}
 	o.WorkloadQueue = cluster.WorkQueue{Changed: maps.Clone(s.WorkloadQueue.Changed), Awaited: maps.Clone(s.WorkloadQueue.Awaited)}
 	o.JobSetQueue = cluster.WorkQueue{Changed: maps.Clone(s.JobSetQueue.Changed), Awaited: maps.Clone(s.JobSetQueue.Awaited)}
 	o.WorkloadsByJobSet = map[types.NamespacedName]map[admission.StageKey]bool{}
@@ -85,6 +89,25 @@ func (s *simulation) copyPods(from *simulation) {
 			s.PlanTermination(&p, func() { s.PodsChanged(job) })
 		}
 	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.PlainJobs), cluster.CompareKeys) {
+		s.plainJobController.Continue(s.PlainJobs[key])
+	}
+}
+
+// copiedPlain returns a copy of a job that is no JobSet.
+func copiedPlain(j *cluster.UserJob) *cluster.UserJob {
+	one, plain := *j, *j.Plain
+	one.Plain, plain.Pods = &plain, map[string]*cluster.PodSet{}
+	for name, from := range j.Plain.Pods {
+		p := *from
+		p.Batches = nil
+		for _, b := range from.Batches {
+			batch := *b
+			p.Batches = append(p.Batches, &batch)
+		}
+		plain.Pods[name] = &p
+	}
+	return &one
 }
 
 // revive creates the engine of a copy, in the state of the original.
@@ -117,6 +140,7 @@ func (s *simulation) state() string {
 		b.WriteString("\n")
 	}
 	s.stateOfJobSets(&b)
+	s.stateOfPlainJobs(&b)
 	for _, key := range s.WorkloadKeys() {
 		s.stateOfWorkload(&b, s.Workloads[key])
 	}
@@ -142,6 +166,23 @@ func (s *simulation) stateOfJobSets(b *strings.Builder) {
 		for _, other := range all {
 			if o := s.JobSets[other.Key()]; o != nil && o.UID < js.UID {
 				b.WriteString(" " + other.Name)
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
+func (s *simulation) stateOfPlainJobs(b *strings.Builder) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.PlainJobs), cluster.CompareKeys) {
+		j := s.PlainJobs[key]
+		p := j.Plain
+		fmt.Fprintf(b, "job %s deleted=%t suspended=%t released=%t ended=%t", key.Name, j.IsDeleted, p.IsSuspended, p.IsReleased, p.HasEnded)
+		if p.IsStopping || p.HasEnded {
+			fmt.Fprintf(b, " stops in %s", max(0, p.StopsAt-s.Now))
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Pods)) {
+			for _, batch := range p.Pods[name].Batches {
+				fmt.Fprintf(b, " {%d %t %t}", batch.Count, batch.IsReady, batch.HasSucceeded)
 			}
 		}
 		b.WriteString("\n")
@@ -309,6 +350,18 @@ func (s *simulation) unpaidPods() (wrong []string) {
 		if needed[key] > paid[key] {
 			_, subject, _ := strings.Cut(key, " ")
 			wrong = append(wrong, fmt.Sprintf("I2: %d pods of %s run, and its quota pays for %d", needed[key], subject, paid[key]))
+		}
+	}
+	return wrong
+}
+
+// unpaidJobs returns what is wrong if a job that is no JobSet runs pods, or stops them, and holds no quota (I2, I4).
+func (s *simulation) unpaidJobs() (wrong []string) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.PlainJobs), cluster.CompareKeys) {
+		p, w := s.PlainJobs[key].Plain, s.Workloads[key]
+		runs := p.IsStopping || p.HasEnded && s.Now < p.StopsAt || p.IsReleased && !p.All((*cluster.PodSet).HaveSucceeded)
+		if runs && (w == nil || !quotaworkload.HoldsQuota(w) || cluster.IsFinished(w)) {
+			wrong = append(wrong, fmt.Sprintf("I2: pods of job %s run, and it holds no quota", key.Name))
 		}
 	}
 	return wrong

@@ -41,14 +41,22 @@ func (x *situation) steps() []move {
 		})
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(x.jobSetWork), cluster.CompareKeys) {
-		step("the JobSet controller reconciles "+key.Name, none, func(x *situation) {
+		who := "the JobSet controller"
+		if x.PlainJobs[key] != nil {
+			who = "the controller of jobs"
+		}
+		step(who+" reconciles "+key.Name, none, func(x *situation) {
 			delete(x.jobSetWork, key)
+			if j := x.PlainJobs[key]; j != nil {
+				x.plainJobController.Reconcile(j)
+			}
 			if js := x.JobSets[key]; js != nil {
 				x.jobSetController.Reconcile(js)
 			}
 		})
 	}
 	x.managerSteps(step)
+	x.gangSteps(step)
 	x.engineSteps(step)
 	return all
 }
@@ -65,43 +73,59 @@ func (x *situation) managerSteps(step func(text string, kind adversity, do func(
 				x.ReconcileStale(key, stale) // the event is still to come, so the JobSet stays queued
 			})
 		}
-		writes := x.writesFor(key)
-		for n := range writes {
-			fail := func(why string, losesAnswer bool) {
-				step(fmt.Sprintf("the manager reconciles JobSet %s, and its write after %d writes fails: %s", key.Name, n, why), faults, func(x *situation) {
-					delete(x.stageWork, key)
-					x.FailsAfter, x.LosesAnswer = x.Writes+n, losesAnswer
-					x.ReconcileJobSet(key)
-					x.FailsAfter = -1
-				})
-			}
-			fail("conflict", false)
-			fail("the answer is lost", true)
-		}
-		for n := range writes {
-			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes\ncrash writes=%[2]d", key.Name, n), crashes, func(x *situation) {
-				delete(x.stageWork, key)
-				x.DiesAfter = x.Writes + n
-				x.ReconcileJobSet(key)
-				x.DiesAfter = -1
-				x.forgetDecisions()
-			})
-		}
+		x.interrupted("the manager reconciles JobSet "+key.Name, "\ncrash writes=%d", step, func(x *situation) {
+			delete(x.stageWork, key)
+			x.ReconcileJobSet(key)
+		})
 	}
 }
 
-// divideWork gives the JobSets that have changed to both controllers of JobSets.
+// interrupted adds the reconciles of which one write fails, with a conflict or because the answer is lost, and those that a crash cuts. The crash
+// is a line of a scenario, if that has one for it.
+func (x *situation) interrupted(what, crash string, step func(text string, kind adversity, do func(*situation)), reconcile func(*situation)) {
+	writes := x.writesOf(reconcile)
+	for n := range writes {
+		fail := func(why string, losesAnswer bool) {
+			step(fmt.Sprintf("%s, and its write after %d writes fails: %s", what, n, why), faults, func(x *situation) {
+				x.FailsAfter, x.LosesAnswer = x.Writes+n, losesAnswer
+				reconcile(x)
+				x.FailsAfter = -1
+			})
+		}
+		fail("conflict", false)
+		fail("the answer is lost", true)
+	}
+	for n := range writes {
+		line := ""
+		if crash != "" {
+			line = fmt.Sprintf(crash, n)
+		}
+		step(fmt.Sprintf("%s, and dies after %d writes%s", what, n, line), crashes, func(x *situation) {
+			x.DiesAfter = x.Writes + n
+			reconcile(x)
+			x.DiesAfter = -1
+			x.forget()
+		})
+	}
+}
+
+// divideWork gives the JobSets that have changed to both controllers of JobSets, and the jobs of other kinds to theirs.
 func (x *situation) divideWork() {
 	x.JobSetQueue.Wake(x.Now)
 	for key := range x.JobSetQueue.Changed {
-		x.jobSetWork[key], x.stageWork[key] = true, true
+		if x.UserJobs[key] != nil {
+			x.jobSetWork[key], x.stageWork[key] = true, true
+		} else if x.PlainJobs[key] != nil {
+			x.jobSetWork[key] = true
+		}
 	}
 	clear(x.JobSetQueue.Changed)
 	x.WorkloadQueue.Wake(x.Now)
+	x.wakeGangs()
 }
 
-// writesFor returns how many writes the next Step for a JobSet has.
-func (x *situation) writesFor(key admission.StageKey) int {
+// writesOf returns how many writes a reconcile makes.
+func (x *situation) writesOf(reconcile func(*situation)) int {
 	if x.left[crashes] == 0 && x.left[faults] == 0 {
 		return 0
 	}
@@ -109,7 +133,7 @@ func (x *situation) writesFor(key admission.StageKey) int {
 	if err := probe.revive(); err != nil {
 		return 0
 	}
-	probe.ReconcileJobSet(key)
+	reconcile(probe)
 	return probe.Writes - x.Writes
 }
 
@@ -122,12 +146,13 @@ func (x *situation) engineSteps(step func(text string, kind adversity, do func(*
 			step("this write fails: "+text, crashes, func(x *situation) { x.failNext() })
 		}
 		step("the manager dies before it writes its decisions", crashes, func(x *situation) {
-			x.forgetDecisions()
+			x.forget()
 			x.Restart()
 		})
 	case x.idleAt != len(x.Calls):
 		step("the engine decides", none, func(x *situation) {
 			x.decisions = x.Decide()
+			x.noteRefusals()
 			x.WriteConsumption()
 			if len(x.decisions) == 0 {
 				x.idleAt = len(x.Calls)
@@ -136,7 +161,25 @@ func (x *situation) engineSteps(step func(text string, kind adversity, do func(*
 	}
 }
 
-func (x *situation) forgetDecisions() { x.decisions, x.idleAt = nil, -1 }
+// noteRefusals records what the engine remembers of its decisions. It refuses a stage again once that has held quota.
+func (x *situation) noteRefusals() {
+	for _, d := range x.decisions {
+		switch d := d.(type) {
+		case admission.Refuse:
+			x.refused[d.Stage] = d.Refusal.String()
+		case admission.Admit:
+			delete(x.refused, d.Stage)
+		case admission.Evict:
+		}
+	}
+}
+
+// forget is the start of a new manager, which knows of no decisions and reconciles everything.
+func (x *situation) forget() {
+	x.decisions, x.idleAt = nil, -1
+	clear(x.refused)
+	x.requeueGangs()
+}
 
 // writeNext writes the first decision. That fails if the quota Workload has been replaced since it was decided, and changes nothing if it has
 // finished, since it holds no quota then.

@@ -2,6 +2,8 @@ package simulator
 
 import (
 	"fmt"
+
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // twoPods has a stage that a user can make smaller and larger. The last size fits: a JobSet that asks for more than the quota cannot end.
@@ -48,6 +50,50 @@ func smallWorlds() []*world {
 		{
 			name: "a cache lags", steps: true, budget: [adversities]int8{lags: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "a job beside a JobSet, and a user", budget: [adversities]int8{interventions: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml pods=2*gpu:1 stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, a gang of pods", steps: true, budget: [adversities]int8{crashes: 1},
+			text: "queue ml gpu=2\n", gangs: []gang{{kind: podgroup.Kueue, name: "g", pods: 2}},
+		},
+	}
+}
+
+// gangWorlds have gangs of pods, alone and beside JobSets and jobs.
+func gangWorlds() []*world {
+	const alone = "queue ml gpu=2\n"
+	const preemptor = "queue ml gpu=2 within=LowerPriority\n"
+	bare := []gang{{kind: podgroup.Kueue, name: "g", pods: 2}}
+	owned := []gang{{kind: podgroup.Kueue, name: "g", pods: 2, isOwned: true}}
+	parts := []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true}}
+	single := []gang{{kind: podgroup.Kueue, name: "g", pods: 1}}
+	later := []string{"submit b queue=ml pods=2*gpu:1 priority=1 stop-after=1m"}
+	return []*world{
+		{name: "a gang, a lag", steps: true, text: alone, gangs: bare, budget: [adversities]int8{lags: 1}},
+		{name: "a gang, a write fails", steps: true, text: alone, gangs: bare, budget: [adversities]int8{faults: 1}},
+		{name: "a gang, a user", steps: true, text: alone, gangs: bare, budget: [adversities]int8{interventions: 1}},
+		{name: "a gang, a pod fails", steps: true, text: alone, gangs: owned, budget: [adversities]int8{failures: 1}},
+		{name: "a gang, crash and user", steps: true, text: alone, gangs: owned, budget: [adversities]int8{crashes: 1, interventions: 1}},
+		{name: "a gang, a lag and a pod fails", steps: true, text: alone, gangs: owned, budget: [adversities]int8{lags: 1, failures: 1}},
+		{name: "a gang that is preempted, crash", steps: true, text: preemptor, gangs: owned, later: later, budget: [adversities]int8{crashes: 1}},
+		{name: "a gang beside a JobSet", steps: true, gangs: single, text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1)\n"},
+		{name: "a gang that gathers its quota, crash", steps: true, text: alone, gangs: parts, budget: [adversities]int8{crashes: 1}},
+		{
+			name: "a gang beside a job, and a user", steps: true, gangs: single, budget: [adversities]int8{interventions: 1},
+			text: "queue ml gpu=1\nsubmit b queue=ml pods=gpu:1\n",
+		},
+		{
+			name: "a job beside a JobSet, crash and failure", budget: [adversities]int8{crashes: 1, failures: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) restarts=1 stop-after=1m\n" +
+				"submit b queue=ml pods=gpu:1 stop-after=1m\n",
+		},
+		{
+			name: "a job that preempts a JobSet, crash and user", budget: [adversities]int8{crashes: 1, interventions: 1},
+			text:  "queue ml gpu=2 within=LowerPriority\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=1) stop-after=1m\n",
+			later: []string{"submit b queue=ml pods=2*gpu:1 priority=1 stop-after=1m"},
 		},
 	}
 }

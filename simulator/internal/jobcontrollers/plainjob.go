@@ -88,8 +88,12 @@ func (pc *PlainJobController) Continue(j *cluster.UserJob) {
 			}
 		}
 	}
-	if j.Plain.IsStopping {
+	w := pc.Workloads[j.Key()]
+	switch {
+	case j.Plain.IsStopping:
 		pc.planStop(j)
+	case j.Plain.HasEnded && w != nil && !cluster.IsFinished(w):
+		pc.planFailure(j)
 	}
 }
 
@@ -108,29 +112,37 @@ func (pc *PlainJobController) Fail(j *cluster.UserJob) {
 func (pc *PlainJobController) end(j *cluster.UserJob, reason string) {
 	p := j.Plain
 	p.HasEnded = true
-	finish := func() {
-		w := pc.Workloads[j.Key()]
-		if w == nil || cluster.IsFinished(w) {
-			return
-		}
-		switch {
-		case reason == kueue.WorkloadFinishedReasonSucceeded:
-			pc.Log("finish %s", j.Name)
-		case quotaworkload.HoldsQuota(w):
-			pc.Log("stop %s", j.Name)
-		}
-		after := w.DeepCopy()
-		pc.SetFinished(after, reason)
-		pc.PutWorkload(after)
-	}
 	isReleased := p.IsReleased
 	p.IsReleased = false
 	if reason == kueue.WorkloadFinishedReasonSucceeded || !isReleased {
-		finish()
+		pc.finish(j, reason)
 		return
 	}
 	clear(p.Pods)
-	pc.Events.Add(pc.Now+j.StopAfter, finish)
+	p.StopsAt = pc.Now + j.StopAfter
+	pc.planFailure(j)
+}
+
+// planFailure plans the end of the pods of a job that has failed.
+func (pc *PlainJobController) planFailure(j *cluster.UserJob) {
+	pc.Events.Add(j.Plain.StopsAt, func() { pc.finish(j, kueue.WorkloadFinishedReasonFailed) })
+}
+
+// finish records that a job has finished.
+func (pc *PlainJobController) finish(j *cluster.UserJob, reason string) {
+	w := pc.Workloads[j.Key()]
+	if w == nil || cluster.IsFinished(w) {
+		return
+	}
+	switch {
+	case reason == kueue.WorkloadFinishedReasonSucceeded:
+		pc.Log("finish %s", j.Name)
+	case quotaworkload.HoldsQuota(w):
+		pc.Log("stop %s", j.Name)
+	}
+	after := w.DeepCopy()
+	pc.SetFinished(after, reason)
+	pc.PutWorkload(after)
 }
 
 // Stop stops the pods of a job, and releases its quota when they have terminated.

@@ -1,0 +1,307 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+)
+
+// This file plays the pods of gangs, their controllers and the garbage collector, and checks what holds of gangs. Scenarios have no gangs of pods, so
+// that a counter-example has the moves of gangs as comments.
+
+// A gang is a gang of pods of one GPU each. Its pods are created one after the other, and again if they fail or are deleted before the gang has
+// finished.
+type gang struct {
+	kind podgroup.Kind
+	name string
+	// pods is how many pods start together, or ask for quota part by part if mode is NonStrict.
+	pods int
+	mode string
+	// isOwned is true if a controller owns the pods. It outlives them.
+	isOwned bool
+}
+
+// pod returns the pod of a gang with a number.
+func (g *gang) pod(n int, now metav1.Time) *corev1.Pod {
+	name := fmt.Sprintf("%s-%d", g.name, n)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault, Name: name, UID: types.UID(name), CreationTimestamp: now,
+		Labels:      map[string]string{apis.QueueLabel: "ml", apis.PodGroupMemberLabel: apis.PodGroupMemberValue},
+		Annotations: map[string]string{},
+	}}
+	if g.kind == podgroup.Kueue {
+		pod.Labels[apis.PodGroupNameLabel] = g.name
+		pod.Annotations[apis.PodGroupTotalCountAnnotation] = strconv.Itoa(g.pods)
+	} else {
+		pod.Annotations[apis.KoordinatorPrefix+"name"] = g.name
+		pod.Annotations[apis.KoordinatorPrefix+"min-available"] = strconv.Itoa(g.pods)
+		pod.Annotations[apis.KoordinatorPrefix+"mode"] = g.mode
+	}
+	if g.isOwned {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: g.name, UID: types.UID(g.name), Controller: new(true)}}
+	}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"gpu": *resource.NewQuantity(1, resource.DecimalSI)},
+	}}}
+	return pod
+}
+
+// gangSteps are the reconciles of gangs, and the work of the garbage collector.
+func (x *situation) gangSteps(step func(text string, kind adversity, do func(*situation))) {
+	for i := range x.world.gangs {
+		g := &x.world.gangs[i]
+		for _, w := range x.workloadsOf(g) {
+			if x.isOrphan(w) {
+				step("the garbage collector deletes quota Workload "+w.Name, none, func(x *situation) { x.DeleteWorkload(w) })
+			}
+		}
+		if !x.gangs.work[g.name] {
+			continue
+		}
+		what := "the manager reconciles gang " + g.name
+		step(what, none, func(x *situation) {
+			delete(x.gangs.work, g.name)
+			x.reconcileGang(g, cluster.ObjectName{})
+		})
+		for _, stale := range x.changedOf(g) {
+			step(fmt.Sprintf("%s, and its cache lacks the last change of %s", what, stale), lags, func(x *situation) { x.reconcileGang(g, stale) })
+		}
+		x.interrupted(what, "", step, func(x *situation) {
+			delete(x.gangs.work, g.name)
+			x.reconcileGang(g, cluster.ObjectName{})
+		})
+	}
+}
+
+// isOrphan reports whether all owners of a quota Workload have disappeared.
+func (x *situation) isOrphan(w *kueue.Workload) bool {
+	return w.DeletionTimestamp.IsZero() && len(w.OwnerReferences) > 0 && !slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind != "Pod" || x.gangs.pods[o.Name] != nil
+	})
+}
+
+// wakeGangs requeues the gangs whose time has come.
+func (x *situation) wakeGangs() {
+	for name, at := range x.gangs.awaited {
+		if at <= x.Now {
+			x.gangs.work[name] = true
+			delete(x.gangs.awaited, name)
+		}
+	}
+}
+
+// requeueGangs makes a new manager reconcile all gangs.
+func (x *situation) requeueGangs() {
+	clear(x.gangs.awaited)
+	clear(x.gangs.previous)
+	for i := range x.world.gangs {
+		x.gangs.work[x.world.gangs[i].name] = true
+	}
+}
+
+// nextTime returns the time of the next event, also of gangs.
+func (x *situation) nextTime() (time.Duration, bool) {
+	next, ok := x.simulation.nextTime()
+	for _, at := range x.gangs.awaited {
+		if !ok || at < next {
+			next, ok = at, true
+		}
+	}
+	return next, ok
+}
+
+// gangMoves are what the pods of gangs do, their controllers, and users.
+func (x *situation) gangMoves(event func(text string, kind adversity, do func(*situation))) {
+	for i := range x.world.gangs {
+		g := &x.world.gangs[i]
+		present := 0
+		for _, pod := range x.podsOf(g) {
+			if pod.Status.Phase != corev1.PodFailed && pod.DeletionTimestamp == nil {
+				present++
+			}
+			x.gangPodMoves(pod, event)
+		}
+		if present < g.pods && !x.hasFinished(g) {
+			event(fmt.Sprintf("# pod %s-%d is created", g.name, x.gangs.created[g.name]), none, func(x *situation) {
+				x.putPod(nil, g.pod(x.gangs.created[g.name], x.Timestamp()))
+				x.gangs.created[g.name]++
+			})
+		}
+	}
+}
+
+func (x *situation) gangPodMoves(pod *corev1.Pod, event func(text string, kind adversity, do func(*situation))) {
+	change := func(what string, kind adversity, do func(*corev1.Pod)) {
+		event("# pod "+pod.Name+" "+what, kind, func(x *situation) {
+			after := pod.DeepCopy()
+			do(after)
+			x.putPod(pod, after)
+		})
+	}
+	end := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Conditions = phase, nil }
+	}
+	switch {
+	case podgroup.IsTerminal(pod):
+	case pod.DeletionTimestamp != nil:
+		event("# pod "+pod.Name+" has terminated, and disappears", none, func(x *situation) { x.putPod(pod, nil) })
+	default:
+		event("# a user deletes pod "+pod.Name, interventions, func(x *situation) { x.deletePod(pod) })
+		if podgroup.IsGated(pod) {
+			return
+		}
+		if !podgroup.IsReady(pod) {
+			change("is ready", none, func(pod *corev1.Pod) {
+				pod.Status.Phase = corev1.PodRunning
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			})
+		}
+		change("succeeds", none, end(corev1.PodSucceeded))
+		change("fails", failures, end(corev1.PodFailed))
+	}
+}
+
+// hasFinished reports whether a gang has quota Workloads, and all of them have finished.
+func (x *situation) hasFinished(g *gang) bool {
+	all := x.workloadsOf(g)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(w *kueue.Workload) bool { return !cluster.IsFinished(w) })
+}
+
+// gangsHaveEnded reports whether all pods have terminated, and all quota is released.
+func (x *situation) gangsHaveEnded() bool {
+	for i := range x.world.gangs {
+		g := &x.world.gangs[i]
+		if x.gangs.created[g.name] < g.pods {
+			return false
+		}
+		for _, w := range x.workloadsOf(g) {
+			if !cluster.IsFinished(w) || len(w.Finalizers) > 0 {
+				return false
+			}
+		}
+		if slices.ContainsFunc(x.podsOf(g), func(pod *corev1.Pod) bool { return !podgroup.IsTerminal(pod) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// unpaidGangPods returns what is wrong if pods of gangs run for which no quota is held (I2, I4).
+func (x *situation) unpaidGangPods() (wrong []string) {
+	paid := map[string]int32{}
+	for _, w := range x.gangs.workloads {
+		if !quotaworkload.HoldsQuota(w) || cluster.IsFinished(w) {
+			continue
+		}
+		for i := range w.Spec.PodSets {
+			p := &w.Spec.PodSets[i]
+			count := p.Count
+			for _, r := range w.Status.ReclaimablePods {
+				if r.Name == p.Name {
+					count -= r.Count
+				}
+			}
+			paid[fmt.Sprintf("%s.%s/%s", w.UID, roundOf(w), p.Name)] += count
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.gangs.pods)) {
+		pod := x.gangs.pods[name]
+		if !podgroup.IsActive(pod) {
+			continue
+		}
+		if paid[pod.Annotations[apis.AdmissionAnnotation]]--; paid[pod.Annotations[apis.AdmissionAnnotation]] < 0 {
+			wrong = append(wrong, fmt.Sprintf("I2: pod %s runs, and no quota pays for it", name))
+		}
+	}
+	return wrong
+}
+
+func roundOf(w *kueue.Workload) string {
+	if round := w.Annotations[apis.RoundAnnotation]; round != "" {
+		return round
+	}
+	return "0"
+}
+
+// lateGangWrites returns what is wrong if a reconcile of a gang writes something although nothing has happened since the last one (I5).
+func (x *situation) lateGangWrites() (wrong []string) {
+	for i := range x.world.gangs {
+		probe := x.copied()
+		if err := probe.revive(); err != nil {
+			return []string{err.Error()}
+		}
+		probe.reconcileGang(&x.world.gangs[i], cluster.ObjectName{})
+		if probe.Writes > x.Writes {
+			wrong = append(wrong, fmt.Sprintf("I5: another reconcile of gang %s changes something", x.world.gangs[i].name))
+		}
+	}
+	return wrong
+}
+
+// stateOfGangs describes the pods of gangs, and what the manager has to do for them.
+func (x *situation) stateOfGangs(b *strings.Builder) {
+	for i := range x.world.gangs {
+		g := &x.world.gangs[i]
+		fmt.Fprintf(b, "\ngang %s created=%d due=%t", g.name, x.gangs.created[g.name], x.gangs.work[g.name])
+		if at, isAwaited := x.gangs.awaited[g.name]; isAwaited {
+			fmt.Fprintf(b, " await %s", at-x.Now)
+		}
+		for _, pod := range x.podsOf(g) {
+			x.stateOfPod(b, pod)
+		}
+		for _, w := range x.workloadsOf(g) {
+			x.stateOfGangWorkload(b, w)
+		}
+		if x.left[lags] == 0 {
+			continue
+		}
+		for _, name := range x.changedOf(g) {
+			fmt.Fprintf(b, "\nprevious %s ", name)
+			switch v := x.gangs.previous[g.name][name]; {
+			case v.pod != nil:
+				x.stateOfPod(b, v.pod)
+			case v.workload != nil:
+				x.stateOfWorkload(b, v.workload)
+				x.stateOfGangWorkload(b, v.workload)
+			}
+		}
+	}
+}
+
+func (x *situation) stateOfPod(b *strings.Builder, pod *corev1.Pod) {
+	admission := pod.Annotations[apis.AdmissionAnnotation]
+	for _, w := range x.gangs.workloads {
+		admission = strings.Replace(admission, string(w.UID), w.Name, 1)
+	}
+	fmt.Fprintf(b, "\npod %s gated=%t %s ready=%t deleted=%t paid by %s created %s", pod.Name, podgroup.IsGated(pod), pod.Status.Phase, podgroup.IsReady(pod),
+		pod.DeletionTimestamp != nil, admission, pod.CreationTimestamp.Sub(x.Beginning()))
+}
+
+// stateOfGangWorkload describes what stateOfWorkload omits.
+func (x *situation) stateOfGangWorkload(b *strings.Builder, w *kueue.Workload) {
+	fmt.Fprintf(b, "\nquota Workload %s of %s created %s owners", w.Name, w.Labels[apis.JobUIDLabel], w.CreationTimestamp.Sub(x.Beginning()))
+	for i := range w.OwnerReferences {
+		b.WriteString(" " + w.OwnerReferences[i].Name)
+	}
+	b.WriteString(" older")
+	for _, key := range x.WorkloadKeys() {
+		if x.Workloads[key].UID < w.UID {
+			b.WriteString(" " + key.Name)
+		}
+	}
+}
