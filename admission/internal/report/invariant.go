@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -10,63 +9,85 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// Violations compares all totals with the state that they are derived from, and describes the differences. There are none unless the Engine has a
-// bug. Each call reads every stage.
+// Violations compares all totals with the state that they are derived from, and describes the differences, in order. There are none unless the
+// Engine has a bug. Each call reads every stage, JobSet and queue once.
 func (rp *Reporter) Violations() []string {
-	var violations []string
-	report := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
-	clusterQueues := map[*model.ClusterQueue]*model.QueueTotals{}
-	localQueues := map[*model.LocalQueue]*model.QueueTotals{}
-	for _, key := range slices.SortedFunc(maps.Keys(rp.m.Stages), model.CompareKeys) {
-		s := rp.m.Stages[key]
-		want := rp.m.EntryOf(s)
+	a := &audit{
+		m: rp.m, clusterQueues: map[*model.ClusterQueue]*model.QueueTotals{}, localQueues: map[*model.LocalQueue]*model.QueueTotals{},
+		peakReserved: map[*model.ClusterQueue]quota.Usage{},
+	}
+	a.stages()
+	a.queues()
+	slices.Sort(a.violations)
+	return a.violations
+}
+
+// An audit derives the totals again from the stages and the JobSets.
+type audit struct {
+	m             *model.Model
+	clusterQueues map[*model.ClusterQueue]*model.QueueTotals
+	localQueues   map[*model.LocalQueue]*model.QueueTotals
+	// peakReserved has the sums of the peak reservations.
+	peakReserved map[*model.ClusterQueue]quota.Usage
+	violations   []string
+}
+
+func (a *audit) report(format string, args ...any) {
+	a.violations = append(a.violations, fmt.Sprintf(format, args...))
+}
+
+// stages compares the entries of the stages, and adds them and the peak reservations to the totals.
+func (a *audit) stages() {
+	for key, s := range a.m.Stages {
+		want := a.m.EntryOf(s)
 		if !want.Equals(&s.Entry) {
-			report("I4: %s is booked as %+v, and should be as %+v", key, s.Entry, want)
+			a.report("I4: %s is booked as %+v, and should be as %+v", key, s.Entry, want)
 		}
 		if want.Phase == model.Ineligible {
 			continue
 		}
-		count(clusterQueues, want.ClusterQueue, &want)
-		count(localQueues, want.LocalQueue, &want)
+		count(a.clusterQueues, want.ClusterQueue, &want)
+		count(a.localQueues, want.LocalQueue, &want)
 	}
-	for _, name := range slices.Sorted(maps.Keys(rp.m.ClusterQueues)) {
-		q := rp.m.ClusterQueues[name]
-		if want := clusterQueues[q]; !q.QueueTotals.Equals(want) {
-			report("I1: the ledger of ClusterQueue %s is %+v, and should be %+v", name, q.QueueTotals, want)
+	for _, j := range a.m.JobSets {
+		if len(j.PeakReserved) > 0 {
+			sum := a.peakReserved[j.ClaimQueue]
+			sum.AddAll(j.PeakReserved)
+			a.peakReserved[j.ClaimQueue] = sum
 		}
-		kept := rp.keptIn(q)
-		if !kept.Equal(q.AdvanceReserved.Usage()) {
-			report("I1: in ClusterQueue %s %v is kept, and should be %v", name, q.AdvanceReserved.Usage(), kept)
+	}
+}
+
+// queues compares the totals of the queues, and what is charged to the quota tree.
+func (a *audit) queues() {
+	for name, q := range a.m.ClusterQueues {
+		if want := a.clusterQueues[q]; !q.QueueTotals.Equals(want) {
+			a.report("I1: the totals of ClusterQueue %s are %+v, and should be %+v", name, q.QueueTotals, want)
+		}
+		peaks := a.peakReserved[q]
+		if !peaks.Equal(q.AdvanceReserved.Usage()) {
+			a.report("I1: the peak reservations in ClusterQueue %s are %v, and should be %v", name, q.AdvanceReserved.Usage(), peaks)
 		}
 		charged := q.QueueTotals.Reserved.Usage()
-		charged.AddAll(kept)
+		charged.AddAll(peaks)
 		for _, c := range charged {
 			if used := q.Node.Used(c.ID); used != c.Amount {
-				report("I1: ClusterQueue %s is charged %d %v, and should be %d", name, used, rp.m.Tree.Index.Name(c.ID), c.Amount)
+				a.report("I1: ClusterQueue %s is charged %d %v, and should be %d", name, used, a.m.Tree.Index.Name(c.ID), c.Amount)
 			}
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(rp.m.LocalQueues), model.CompareKeys) {
-		if want := localQueues[rp.m.LocalQueues[key]]; !rp.m.LocalQueues[key].QueueTotals.Equals(want) {
-			report("I1: the ledger of LocalQueue %s is %+v, and should be %+v", key, rp.m.LocalQueues[key].QueueTotals, want)
+	for key, q := range a.m.LocalQueues {
+		if want := a.localQueues[q]; !q.QueueTotals.Equals(want) {
+			a.report("I1: the totals of LocalQueue %s are %+v, and should be %+v", key, q.QueueTotals, want)
 		}
 	}
-	return violations
 }
 
-func count[K comparable](ledgers map[K]*model.QueueTotals, key K, n *model.Entry) {
-	if ledgers[key] == nil {
-		ledgers[key] = &model.QueueTotals{}
+func count[K comparable](totals map[K]*model.QueueTotals, key K, n *model.Entry) {
+	if totals[key] == nil {
+		totals[key] = &model.QueueTotals{}
 	}
-	ledgers[key].Count(n, 1)
-}
-
-func (rp *Reporter) keptIn(q *model.ClusterQueue) quota.Usage {
-	var kept quota.Usage
-	for _, j := range rp.m.JobSets {
-		kept.AddAll(j.PeakReservedIn(q))
-	}
-	return kept
+	totals[key].Count(n, 1)
 }
 
 // Verify panics if the totals are wrong, in builds for tests.
