@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
 	"github.com/tranche-dev/tranche/cmd/tranche/lint"
@@ -43,6 +44,6 @@ func newCommand() *cobra.Command {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
-		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), newDashboardCommand(), newUninstallCommand(), newVersionCommand())
+		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), dashboard.NewCommand(versionText()), newUninstallCommand(), newVersionCommand())
 	return root
 }

@@ -15,14 +15,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/dashboard/live"
 	"github.com/tranche-dev/tranche/dashboard/page"
 	"github.com/tranche-dev/tranche/dashboard/server"
@@ -37,27 +37,15 @@ const (
 	maxPort       = 65535
 )
 
-// A Program is what the verb needs of the program that it belongs to.
-type Program struct {
-	// Load reads a kubeconfig file.
-	Load func(path string) (clientcmd.ClientConfig, *rest.Config, error)
-	// Scheme returns a scheme with the kinds that are read.
-	Scheme func() (*runtime.Scheme, error)
-	// Version is the version of Tranche.
-	Version string
-	// BadInput marks an error about flags.
-	BadInput func(error) error
-}
-
 type flags struct {
-	kubeconfig string
+	query.Flags
 	namespaces []string
 	port       int
 }
 
-// NewCommand returns the verb.
-func NewCommand(program Program) *cobra.Command {
-	var f flags
+// NewCommand returns the verb of a program of this version.
+func NewCommand(version string) *cobra.Command {
+	f := flags{Flags: query.Flags{Version: version}}
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a page about queues and JobSets on this machine",
@@ -69,30 +57,30 @@ func NewCommand(program Program) *cobra.Command {
 		Example: "  tranche dashboard\n  tranche dashboard -n team-a -n team-b --port 8080",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
-				return program.BadInput(err)
+				return exitcode.AsBadInput(err)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.port < 0 || f.port > maxPort {
-				return program.BadInput(fmt.Errorf("--port is %d: it must be from 1 to %d, or 0 for a free port", f.port, maxPort))
+				return exitcode.AsBadInput(fmt.Errorf("--port is %d: it must be from 1 to %d, or 0 for a free port", f.port, maxPort))
 			}
-			return program.run(cmd.Context(), cmd.OutOrStdout(), &f)
+			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return program.BadInput(err) })
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
+	f.AddKubeconfig(cmd)
 	cmd.Flags().StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespace to show; may be repeated; defaults to all that the user may read")
 	cmd.Flags().IntVar(&f.port, "port", 0, "port on "+loopback+"; 0 takes a free one")
 	return cmd
 }
 
 // run serves until the context is done.
-func (p *Program) run(ctx context.Context, out io.Writer, f *flags) error {
+func (f *flags) run(ctx context.Context, out io.Writer) error {
 	// The page shows what cannot be read; the log of client-go would show it on the terminal once a second.
 	klog.SetLogger(logr.Discard())
 	store := server.NewStore()
-	feed, about, err := p.connect(f, store)
+	feed, about, err := f.connect(store)
 	if err != nil {
 		return err
 	}
@@ -134,16 +122,16 @@ func (p *Program) run(ctx context.Context, out io.Writer, f *flags) error {
 }
 
 // connect returns the feed of a cluster, and how the kubeconfig names the cluster.
-func (p *Program) connect(f *flags, store *server.Store) (*live.Feed, *server.About, error) {
-	loader, config, err := p.Load(f.kubeconfig)
+func (f *flags) connect(store *server.Store) (*live.Feed, *server.About, error) {
+	loader, config, err := query.LoadKubeconfig(f.Kubeconfig, f.Version)
 	if err != nil {
 		return nil, nil, err
 	}
 	namespace, _, err := loader.Namespace()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the namespace of kubeconfig %q: %w", f.kubeconfig, err)
+		return nil, nil, fmt.Errorf("read the namespace of kubeconfig %q: %w", f.Kubeconfig, err)
 	}
-	scheme, err := p.Scheme()
+	scheme, err := query.NewScheme()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,7 +147,7 @@ func (p *Program) connect(f *flags, store *server.Store) (*live.Feed, *server.Ab
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	about := &server.About{Version: p.Version, Source: config.Host}
+	about := &server.About{Version: f.Version, Source: config.Host}
 	if names, err := loader.RawConfig(); err == nil {
 		if current := names.Contexts[names.CurrentContext]; current != nil {
 			about.Source, about.User = current.Cluster, current.AuthInfo
