@@ -108,3 +108,42 @@ func randomShape(t *rapid.T) string {
 			status.Draw(t, "for r"), n.Draw(t, "r"), run.Draw(t, "run"))
 	}
 }
+
+// TestPreemptionIsNotUndone checks that no job preempts another one of its ClusterQueue twice at one time, whatever orders the queue: the job gets the
+// quota before its victim does.
+func TestPreemptionIsNotUndone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(randomUsage(t), "")
+		seen := map[string]bool{}
+		for line := range strings.Lines(play(t, text)) {
+			if isPreemption := strings.Contains(line, " Preempted InClusterQueue for "); isPreemption && seen[line] {
+				t.Fatalf("again: %s\n%s\n%s", line, text, play(t, text))
+			}
+			seen[line] = true
+		}
+	})
+}
+
+// randomUsage draws jobs of two LocalQueues of a ClusterQueue, which past usage orders or not.
+func randomUsage(t *rapid.T) []string {
+	lines := []string{"# Whatever may be preempted.\n", rapid.SampledFrom([]string{
+		"", "config admission-fair-sharing.usage-half-life-time=1h admission-fair-sharing.usage-sampling-interval=1m\n",
+		"config fair-sharing=true admission-fair-sharing.usage-half-life-time=10m admission-fair-sharing.usage-sampling-interval=10m\n",
+	}).Draw(t, "config"), "admissioncheck c\n"}
+	lines = append(lines, fmt.Sprintf("queue x gpu=%d strategy=%s scope=UsageBasedAdmissionFairSharing within=%s%s\nlocalqueue y queue=x weight=%d\n",
+		rapid.IntRange(2, 6).Draw(t, "quota"), rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"}).Draw(t, "strategy"),
+		rapid.SampledFrom([]string{"LowerPriority", "LowerOrNewerEqualPriority"}).Draw(t, "within"),
+		rapid.SampledFrom([]string{"", "", " checks=c"}).Draw(t, "checks"), rapid.IntRange(1, 3).Draw(t, "weight")))
+	jobs := rapid.IntRange(2, 8).Draw(t, "jobs")
+	for i := range jobs {
+		n := rapid.IntRange(1, 4).Draw(t, "pods")
+		shape := rapid.SampledFrom([]string{"pods=%d*gpu:1", "stages=p(gpu=1)=Ready=>q(gpu=%d)", "stages=p(gpu=1)=Succeeded=>q(gpu=%d)"}).Draw(t, "shape")
+		lines = append(lines, fmt.Sprintf("submit j%d queue=%s "+shape+" priority=%d run=%dm ready-after=1s stop-after=%dm at=%dm\n", i,
+			rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue"), n, rapid.IntRange(0, 1).Draw(t, "priority"), rapid.IntRange(1, 40).Draw(t, "run"),
+			rapid.SampledFrom([]int{0, 0, 2}).Draw(t, "stop"), rapid.IntRange(0, 60).Draw(t, "at")))
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "answers") {
+		lines = append(lines, fmt.Sprintf("check j%d c=Ready at=%dm\n", rapid.IntRange(0, jobs-1).Draw(t, "answered"), rapid.IntRange(0, 90).Draw(t, "when")))
+	}
+	return append(lines, "run until=4h\n")
+}

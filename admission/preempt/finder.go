@@ -167,7 +167,9 @@ func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
 
 // precedes reports whether a request of equal priority comes before a Holder that would have to queue again. Otherwise the two would take turns: the
 // Holder would be admitted first, and preempted again.
-func (r *Request) precedes(h *Holder) bool { return r.Continues || !h.Continues }
+func (r *Request) precedes(h *Holder) bool {
+	return (r.Continues || !h.Continues) && (r.Precedes == nil || r.Precedes(h))
+}
 
 // result spares the victims that can stay and returns the others.
 func (s *search) result(victims []Victim, fits func() bool, isFair func(spared int, rest []Victim) bool) Result {

@@ -16,7 +16,10 @@ type Request struct {
 	// Queued is the time of its queue position. Continues is true if it comes before new requests of equal priority.
 	Queued    time.Time
 	Continues bool
-	Usage     quota.Usage
+	// Precedes, unless it is nil, reports whether the request comes before a Holder of equal priority of its Queue once that queues again, as far as
+	// past usage decides.
+	Precedes func(*Holder) bool
+	Usage    quota.Usage
 	// JobSet is the UID of the Holder that the request belongs to, if that holds quota already.
 	JobSet types.UID
 	// Peaks, if it is not nil, returns what the JobSet of the request may come to hold in addition, as alternatives, before it releases anything.

@@ -70,6 +70,9 @@ type search struct {
 func (ck *Checker) request(l *Candidate, usage quota.Usage) preempt.Request {
 	p := l.Stage.Element.Position
 	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID}
+	if l.Queue.Holders.Level != nil {
+		r.Precedes = func(h *preempt.Holder) bool { return ck.m.UsagePrecedes(l.Stage.LocalQueue, h) }
+	}
 	if l.hasPlan() && !l.Stage.IsGrowth {
 		r.Peaks = func() []quota.Usage { return ck.peaksWith(l, usage) }
 	}

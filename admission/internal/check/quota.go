@@ -68,6 +68,9 @@ func (ck *Checker) fitsByPreemption(l *Candidate) (refusal *decision.Refusal, ok
 // short returns the refusal that lists the missing quota, and why no stage is preempted for it.
 func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	l.Effect, l.isShort = BlocksOthers, true
+	if l.waitsForLater() {
+		l.Effect = WaitsForChange
+	}
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
 	ck.waitForPart(l)
 	if queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) && l.Queue.Node.Parent() != nil {
@@ -159,11 +162,11 @@ func (ck *Checker) lacks(l *Candidate, usage quota.Usage) []string {
 	return lacks
 }
 
-// reservedForOthers returns the amount that is reserved for preemptors of its ClusterQueue that precede a stage.
+// reservedForOthers returns the amount that is reserved for preemptors of its ClusterQueue that a stage has to wait for.
 func (l *Candidate) reservedForOthers(id quota.ID) quota.Amount {
 	var reserved quota.Amount
 	for s := range l.Queue.Preemptors {
-		if s != l.Stage && (s.Element == nil || s.Element.Precedes(l.Stage.Element)) {
+		if s != l.Stage && s.IsReservedAgainst(l.Stage) {
 			reserved = reserved.Plus(s.PreemptReserved.Of(id))
 		}
 	}

@@ -35,12 +35,12 @@ func (ck *Checker) BorrowedPeaks(l *Candidate) []*model.JobSet {
 	return all
 }
 
-// PreemptorsBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue, and those that yield
-// to it. They are in reverse queue order.
+// PreemptorsBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue and may not preempt it,
+// and those that yield to it. They are in reverse queue order.
 func (ck *Checker) PreemptorsBehind(l *Candidate) []*model.Stage {
 	var behind []*model.Stage
 	for s := range l.Queue.Preemptors {
-		if s != l.Stage && s.Element != nil && !s.Element.Precedes(l.Stage.Element) {
+		if s != l.Stage && !s.IsReservedAgainst(l.Stage) {
 			behind = append(behind, s)
 		}
 	}
@@ -105,9 +105,19 @@ func (ck *Checker) wouldBorrow(l *Candidate) bool {
 	})
 }
 
+// waitsForLater reports whether a reservation of a stage that comes later in its queue counts for a stage. The stage does not block that one.
+func (l *Candidate) waitsForLater() bool {
+	for s := range l.Queue.Preemptors {
+		if s != l.Stage && s.Element != nil && !s.Element.Precedes(l.Stage.Element) && s.IsReservedAgainst(l.Stage) {
+			return true
+		}
+	}
+	return false
+}
+
 // IsHeldUpBy reports whether the reservation of a preemptor counts for a stage: not if it is its own, or that of a stage that comes later in its
-// queue or yields to it.
+// queue and may not preempt it, or yields to it.
 func (l *Candidate) IsHeldUpBy(s *model.Stage) bool {
-	isLater := s.PreemptQueue == l.Queue && s.Element != nil && !s.Element.Precedes(l.Stage.Element)
+	isLater := s.PreemptQueue == l.Queue && !s.IsReservedAgainst(l.Stage)
 	return s != l.Stage && !isLater && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID) && !slices.Contains(l.yielding, s)
 }

@@ -81,7 +81,7 @@ func (t *fairNominees) enter(n *nominee) {
 	p, usage := n.Position(), n.Usage.Clone()
 	for s := range n.Queue.Preemptors {
 		// Its own reservation is charged already, and those behind it would yield. It asks for that quota all the same, and may borrow it.
-		if s == n.Stage || s.Element != nil && !s.Element.Precedes(n.Stage.Element) {
+		if s == n.Stage || !s.IsReservedAgainst(n.Stage) {
 			for i, c := range usage {
 				usage[i].Amount = max(0, c.Amount.Minus(s.PreemptReserved.Of(c.ID)))
 			}

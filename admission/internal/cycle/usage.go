@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -105,8 +106,13 @@ func (cy *Cycle) sample() {
 		cy.m.Changes.NoteLocalChange(q)
 	}
 	for _, q := range cy.m.ClusterQueues {
-		// As usage decays, another stage may have come to precede the blocking stage.
-		if q.IsUsageBased && q.PendingQueue.Blocks() {
+		switch {
+		case !q.IsUsageBased:
+		case q.Preemption.WithinClusterQueue == kueue.PreemptionPolicyLowerOrNewerEqualPriority && q.PendingQueue.Len() > 0:
+			// As usage decays, a stage may have come to precede an equal one that holds quota.
+			cy.m.Schedule.WakeQueue(q)
+		case q.PendingQueue.Blocks():
+			// As usage decays, another stage may have come to precede the blocking stage.
 			cy.m.Schedule.ScheduleCycle(q)
 		}
 	}

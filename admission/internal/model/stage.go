@@ -231,6 +231,26 @@ func (s *Stage) ComesAfterPreemptor(other *Stage) bool {
 	return other != s && !other.ReservesNominal && !s.Element.Passes && other.Element != nil && other.Element.Precedes(s.Element)
 }
 
+// IsReservedAgainst reports whether the preemption reservation of a stage counts for another stage of its ClusterQueue: if it comes before that one, or
+// if the policy allows it to preempt that one. Where past usage orders the queue, a stage can come after a less important or a newer one, and each
+// admission changes that order. If that one took the quota, the stage could preempt it, and the two would take turns.
+func (s *Stage) IsReservedAgainst(other *Stage) bool {
+	if s.Element == nil || s.Element.Precedes(other.Element) {
+		return true
+	}
+	if !s.PreemptQueue.IsUsageBased || s.ReservesNominal {
+		return false
+	}
+	switch s.PreemptQueue.Preemption.WithinClusterQueue {
+	case kueue.PreemptionPolicyLowerPriority:
+		return s.Priority > other.Priority
+	case kueue.PreemptionPolicyLowerOrNewerEqualPriority:
+		return s.Element.Compare(other.Element.Position) < 0
+	case kueue.PreemptionPolicyNever, kueue.PreemptionPolicyAny:
+	}
+	return false
+}
+
 // CompareKeys orders keys by namespace and name.
 func CompareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
