@@ -117,7 +117,7 @@ func TestLoadedDefaults(t *testing.T) {
 			}
 			j := s.UserJobs[types.NamespacedName{Namespace: taken.JobSets[0].Namespace, Name: "a"}]
 			devices := j.Submission.Plan.Stages[0].PodSets[0].Requests[gpus]
-			got := facts{Priority: j.Submission.Priority, Devices: devices.String()}
+			got := facts{Priority: j.Priority, Devices: devices.String()}
 			if j.PriorityClass != nil {
 				got.Class = j.PriorityClass.Name
 			}

@@ -133,7 +133,7 @@ func reload(from *simulation) (to *simulation, problems []string, err error) {
 		default:
 			if len(from.LimitRanges)+len(from.RuntimeClasses) == 0 { // the simulator leaves their defaults to the engine
 				if from.hasEnded(js) {
-					loaded.Submission.Priority = j.Submission.Priority // its quota Workloads do not follow later changes
+					loaded.Priority = j.Priority // its quota Workloads do not follow later changes
 				}
 				problems = append(problems, differences(js, loaded, j)...)
 			}
