@@ -242,6 +242,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(complete("pending", "--queue", "oth")).To(HaveExactElements("other", ":4"))
 		Expect(complete("pending", "--cluster-queue", t.clusterQueue.Name)).To(HaveExactElements(t.clusterQueue.Name, ":4"))
 		Expect(complete("pending", "-o", "")).To(HaveExactElements("wide", "json", "yaml", ":4"))
+		Expect(complete("explain", "w1")).To(HaveExactElements("w1", ":4"))
 
 		w1 := strings.Join([]string{
 			"Workload " + t.namespace + "/w1",
@@ -254,6 +255,18 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(Equal(w1))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
+
+		By("printing JSON")
+		var report struct {
+			Workloads []struct {
+				Name        string
+				Explanation visibilityapi.Explanation
+			}
+		}
+		Expect(json.Unmarshal([]byte(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1", "-o", "json")), &report)).To(Succeed())
+		Expect(report.Workloads).To(HaveLen(1))
+		Expect(report.Workloads[0].Name).To(Equal("w1"))
+		Expect(report.Workloads[0].Explanation.Alternatives).To(HaveLen(1))
 
 		By("running it as a plugin of kubectl")
 		plugins := GinkgoT().TempDir()

@@ -25,32 +25,61 @@ const maxBlockers = 3
 // A Filter selects pending quota Workloads. An empty field selects all.
 type Filter struct{ Namespace, LocalQueue, ClusterQueue string }
 
-// Write prints a table of the selected quota Workloads, those that start first before the others, and a warning for each JobSet that is not
-// simulated. The simulation looks as far ahead as horizon.
-func Write(out, warnings io.Writer, s *snapshot.Snapshot, filter Filter, horizon time.Duration) error {
+// A List has the pending quota Workloads of a snapshot, those that start first before the others.
+type List struct {
+	// TakenAt is when the snapshot was taken, and Until how far the simulation looked.
+	TakenAt time.Time `json:"takenAt"`
+	Until   time.Time `json:"until"`
+	Items   []Item    `json:"items"`
+}
+
+// An Item is a pending quota Workload.
+type Item struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet.
+	JobSet        string `json:"jobSet,omitempty"`
+	Stage         string `json:"stage,omitempty"`
+	Growth        int    `json:"growth,omitempty"`
+	ExpectedStart *Start `json:"expectedStart"`
+}
+
+// NewList returns the selected quota Workloads, and prints a warning for each JobSet that is not simulated. The simulation looks as far ahead as horizon.
+func NewList(warnings io.Writer, s *snapshot.Snapshot, filter Filter, horizon time.Duration) (*List, error) {
 	if horizon <= 0 {
-		return fmt.Errorf("the horizon is %s, must be positive", horizon)
+		return nil, fmt.Errorf("the horizon is %s, must be positive", horizon)
 	}
 	p, err := filter.predict(s, s.TakenAt.Add(horizon))
 	if err != nil {
-		return fmt.Errorf("predict the starts: %w", err)
+		return nil, fmt.Errorf("predict the starts: %w", err)
 	}
 	if err := WriteLeftOut(warnings, p); err != nil {
-		return err
+		return nil, err
 	}
-	starts := p.Starts
-	if len(starts) == 0 {
+	slices.SortStableFunc(p.Starts, func(a, b simulator.Start) int {
+		return cmp.Or(compareTimes(a.By, b.By), compareTimes(a.About, b.About))
+	})
+	l := &List{TakenAt: p.TakenAt.UTC(), Until: p.Until.UTC(), Items: []Item{}}
+	for i := range p.Starts {
+		start := &p.Starts[i]
+		l.Items = append(l.Items, Item{
+			Namespace: start.Workload.Namespace, Name: start.Workload.Name, JobSet: start.JobSet, Stage: start.Stage, Growth: start.Growth, ExpectedStart: Of(start, p),
+		})
+	}
+	return l, nil
+}
+
+// Write prints a table.
+func (l *List) Write(out io.Writer) error {
+	if len(l.Items) == 0 {
 		_, err := fmt.Fprintln(out, "No pending quota Workloads.")
 		return err
 	}
-	slices.SortStableFunc(starts, func(a, b simulator.Start) int {
-		return cmp.Or(compareTimes(a.By, b.By), compareTimes(a.About, b.About))
-	})
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, err = fmt.Fprintln(table, "NAMESPACE\tNAME\tOWNER\tSTAGE\tEXPECTED-START")
-	for i := range starts {
-		start := &starts[i]
-		_, failure := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", start.Workload.Namespace, start.Workload.Name, cmp.Or(start.JobSet, "-"), stageOf(start), Text(start, p))
+	_, err := fmt.Fprintln(table, "NAMESPACE\tNAME\tOWNER\tSTAGE\tEXPECTED-START")
+	for i := range l.Items {
+		w := &l.Items[i]
+		_, failure := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", w.Namespace, w.Name, cmp.Or(w.JobSet, "-"), w.stage(), w.ExpectedStart.Text)
 		err = errors.Join(err, failure)
 	}
 	return errors.Join(err, table.Flush())
@@ -103,15 +132,37 @@ func compareTimes(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-func stageOf(s *simulator.Start) string {
-	if s.Growth > 0 {
-		return fmt.Sprintf("%s+%d", s.Stage, s.Growth)
+func (w *Item) stage() string {
+	if w.Growth > 0 {
+		return fmt.Sprintf("%s+%d", w.Stage, w.Growth)
 	}
-	return cmp.Or(s.Stage, "-")
+	return cmp.Or(w.Stage, "-")
 }
 
-// Text returns when a quota Workload is expected to start and how sure that is, or why that is not known.
-func Text(s *simulator.Start, p *simulator.Prediction) string {
+// A Start is when a quota Workload is expected to start.
+type Start struct {
+	// Certainty is how sure that is: By, About or Unknown.
+	Certainty simulator.Certainty `json:"certainty"`
+	// By is the start if all stages run to their limits, and About if those without a limit take as long as earlier ones did.
+	By    *time.Time `json:"by,omitempty"`
+	About *time.Time `json:"about,omitempty"`
+	// Text says the same, and where it comes from, or why the start is not known.
+	Text string `json:"text"`
+}
+
+// Of returns an expected start of a prediction.
+func Of(s *simulator.Start, p *simulator.Prediction) *Start {
+	known := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return new(t.UTC())
+	}
+	return &Start{Certainty: s.Certainty(), By: known(s.By), About: known(s.About), Text: text(s, p)}
+}
+
+// text returns when a quota Workload is expected to start and how sure that is, or why that is not known.
+func text(s *simulator.Start, p *simulator.Prediction) string {
 	at := func(t time.Time) string {
 		return fmt.Sprintf("%s (%s after the snapshot)", t.UTC().Format("2006-01-02 15:04:05Z"), duration.HumanDuration(t.Sub(p.TakenAt)))
 	}

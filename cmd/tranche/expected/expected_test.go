@@ -93,7 +93,11 @@ func TestWrite(t *testing.T) {
 			}
 			s.TakenAt = time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)
 			var out, warnings bytes.Buffer
-			if err := expected.Write(&out, &warnings, s, c.filter, 24*time.Hour); err != nil {
+			list, err := expected.NewList(&warnings, s, c.filter, 24*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := list.Write(&out); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" || warnings.Len() > 0 {
@@ -103,8 +107,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestWriteRefusesHorizon(t *testing.T) {
-	err := expected.Write(nil, nil, &snapshot.Snapshot{}, expected.Filter{}, -time.Hour)
+func TestListRefusesHorizon(t *testing.T) {
+	_, err := expected.NewList(nil, &snapshot.Snapshot{}, expected.Filter{}, -time.Hour)
 	if err == nil || err.Error() != "the horizon is -1h0m0s, must be positive" {
 		t.Errorf("error %v", err)
 	}

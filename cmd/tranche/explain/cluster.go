@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 )
 
@@ -60,7 +61,7 @@ func (c *cluster) read(ctx context.Context, key types.NamespacedName) (*subject,
 }
 
 // why implements source.
-func (c *cluster) why(ctx context.Context, w *kueue.Workload) (a *answer, limits, err error) {
+func (c *cluster) why(ctx context.Context, w *kueue.Workload) (x *Workload, limits, err error) {
 	item, err := c.lookUp(ctx, w)
 	switch {
 	case query.IsUnserved(err) || apierrors.IsForbidden(err):
@@ -68,22 +69,24 @@ func (c *cluster) why(ctx context.Context, w *kueue.Workload) (a *answer, limits
 	case err != nil:
 		return nil, nil, err
 	case item == nil:
-		return &answer{}, nil, nil
+		return newWorkload(w), nil, nil
 	}
-	a = &answer{
-		isQueued: true, inClusterQueue: int(item.PositionInClusterQueue), inLocalQueue: int(item.PositionInLocalQueue),
-		localQueue: string(item.LocalQueueName), priority: item.Priority,
+	x = newWorkload(w)
+	x.Position = &Position{
+		InClusterQueue: int(item.PositionInClusterQueue), InLocalQueue: int(item.PositionInLocalQueue),
+		LocalQueue: string(item.LocalQueueName), Priority: item.Priority,
 	}
+	x.Explanation = &visibilityapi.Explanation{}
 	if text := item.Annotations[apis.ExplanationAnnotation]; text != "" {
-		if err := json.Unmarshal([]byte(text), &a.explanation); err != nil {
+		if err := json.Unmarshal([]byte(text), x.Explanation); err != nil {
 			return nil, nil, fmt.Errorf("read the explanation of quota Workload %s: %w", client.ObjectKeyFromObject(w), err)
 		}
 	}
-	return a, nil, nil
+	return x, nil, nil
 }
 
 // whyWithout answers from a snapshot, if the user may read one. unserved is why the visibility API does not answer.
-func (c *cluster) whyWithout(ctx context.Context, w *kueue.Workload, unserved error) (a *answer, limits, err error) {
+func (c *cluster) whyWithout(ctx context.Context, w *kueue.Workload, unserved error) (x *Workload, limits, err error) {
 	o, err := c.fallback.offline(ctx, c.workloads)
 	if err != nil {
 		if _, failure := fmt.Fprintf(c.fallback.warnings, "the visibility API does not answer, and there is no snapshot instead: %v\n", err); failure != nil {

@@ -15,13 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
@@ -32,6 +31,7 @@ type flags struct {
 	query.Flags
 	snapshot snapshotfile.Flags
 	until    time.Duration
+	format   output.Format
 }
 
 // NewCommand returns the verb of a program of this version.
@@ -58,15 +58,31 @@ func NewCommand(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e := &explainer{source: source, out: cmd.OutOrStdout()}
-			return e.explain(cmd.Context(), types.NamespacedName{Namespace: namespace, Name: args[0]})
+			report, err := explain(cmd.Context(), source, types.NamespacedName{Namespace: namespace, Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return f.write(cmd.OutOrStdout(), report)
 		},
 	}
 	f.Add(cmd)
 	f.snapshot.Add(cmd)
+	f.format.Add(cmd, output.JSON, output.YAML)
+	cmd.ValidArgsFunction = f.Complete(query.JobSets, query.Workloads)
 	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
+}
+
+// write prints a report in the selected format.
+func (f *flags) write(out io.Writer, r *Report) error {
+	if !f.format.IsText() {
+		return f.format.Write(out, r)
+	}
+	if _, err := io.WriteString(out, strings.Join(r.lines(), "\n")+"\n"); err != nil {
+		return fmt.Errorf("print the explanation: %w", err)
+	}
+	return nil
 }
 
 // source returns the cluster or the snapshot, and the namespace of the name.
@@ -95,8 +111,8 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 type source interface {
 	// find returns the quota Workload of a name, or the JobSet of that name and its quota Workloads. There may be several in an unknown namespace.
 	find(ctx context.Context, key types.NamespacedName) (*subject, error)
-	// why returns why a pending quota Workload waits. limits is the error because of which that is not known.
-	why(ctx context.Context, w *kueue.Workload) (a *answer, limits, err error)
+	// why returns why a pending quota Workload waits. It has a Position if it is in a queue. limits is the error because of which that is not known.
+	why(ctx context.Context, w *kueue.Workload) (x *Workload, limits, err error)
 }
 
 // A subject is what is explained: a quota Workload, or a JobSet and its quota Workloads.
@@ -107,95 +123,67 @@ type subject struct {
 	workloads []*kueue.Workload
 }
 
-// An answer is what is known about a quota Workload that is not admitted.
-type answer struct {
-	// isQueued is true if it is in a queue, at this position. Only then the explanation counts.
-	isQueued                     bool
-	inClusterQueue, inLocalQueue int
-	localQueue                   string
-	priority                     int32
-	explanation                  visibilityapi.Explanation
-	// more has the expected start, and what would let it in, if these are known.
-	more []string
-}
+// kinds of a Report.
+const (
+	jobSetKind   = "JobSet"
+	workloadKind = "Workload"
+)
 
-// An explainer prints explanations.
-type explainer struct {
-	source
-	out io.Writer
-}
-
-// explain prints the state of a quota Workload, or of all stages of a JobSet.
-func (e *explainer) explain(ctx context.Context, key types.NamespacedName) error {
-	s, err := e.find(ctx, key)
+// explain returns the state of a quota Workload, or of all stages of a JobSet.
+func explain(ctx context.Context, from source, key types.NamespacedName) (*Report, error) {
+	s, err := from.find(ctx, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	r := &Report{Kind: workloadKind, Namespace: s.key.Namespace, Name: s.key.Name, Workloads: []Workload{}}
 	if s.isJobSet {
-		if err := printLines(e.out, jobSetLines(s.jobSet, s.key, len(s.workloads))...); err != nil {
-			return err
-		}
+		r.Kind = jobSetKind
+		r.Reason, r.Message = stateOfJobSet(s.jobSet, len(s.workloads))
 		slices.SortFunc(s.workloads, compareStages)
 	}
-	var limits error
 	for _, w := range s.workloads {
-		limit, err := e.explainOne(ctx, w)
+		one, limits, err := explainOne(ctx, from, w)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		limits = cmp.Or(limits, limit)
+		if limits != nil && r.Incomplete == "" {
+			r.Incomplete = query.WithoutVisibility(limits)
+		}
+		r.Workloads = append(r.Workloads, *one)
 	}
-	return printLimits(e.out, limits)
+	return r, nil
 }
 
-// explainOne prints the state of one quota Workload. limits is the error because of which positions and holders of quota are missing, or nil.
-func (e *explainer) explainOne(ctx context.Context, w *kueue.Workload) (limits, err error) {
-	if state := stateOf(w); state != "" {
-		return nil, e.printStart(ctx, w, state)
+// explainOne returns the state of one quota Workload. limits is the error because of which positions and holders of quota are missing, or nil.
+func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workload, limits, err error) {
+	if state := cmp.Or(stateOf(w), whyIneligible(w)); state != "" {
+		x = newWorkload(w, state)
+		if known, isKnown := from.(*offline); isKnown {
+			x.ExpectedStart = known.expectedStart(w)
+		}
+		return x, nil, nil
 	}
-	if why := whyIneligible(w); why != "" {
-		return nil, e.printStart(ctx, w, why)
-	}
-	a, limits, err := e.why(ctx, w)
+	x, limits, err = from.why(ctx, w)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case limits != nil:
-		return limits, printLines(e.out, headline(w), "  "+conditionLine(w))
-	case !a.isQueued:
-		lines := []string{headline(w), "  " + conditionLine(w), "  is not in the queue yet: the manager has not read all objects of this JobSet"}
-		return nil, printLines(e.out, append(lines, a.more...)...)
+		return newWorkload(w, conditionLine(w)), limits, nil
+	case x.Position == nil:
+		x.State = []string{conditionLine(w), "is not in the queue yet: the manager has not read all objects of this JobSet"}
 	}
-	lines := []string{
-		headline(w),
-		fmt.Sprintf("  position %d in its ClusterQueue, %d in LocalQueue %s (0 is next), priority %d", a.inClusterQueue, a.inLocalQueue, a.localQueue, a.priority),
-	}
-	return nil, printLines(e.out, slices.Concat(lines, explanationLines(&a.explanation), a.more)...)
+	return x, nil, nil
 }
 
-// printStart prints the state of a quota Workload that is in no queue, and when it is expected to start, if that is known.
-func (e *explainer) printStart(ctx context.Context, w *kueue.Workload, state string) error {
-	lines := []string{headline(w), "  " + state}
-	if known, isKnown := e.source.(*offline); isKnown {
-		a, _, err := known.why(ctx, w)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, a.more...)
-	}
-	return printLines(e.out, lines...)
-}
-
-// jobSetLines returns what the conditions of the JobSet report.
-func jobSetLines(js *jobsetapi.JobSet, key types.NamespacedName, workloads int) []string {
-	lines := []string{"JobSet " + key.String()}
+// stateOfJobSet returns what the conditions of the JobSet report.
+func stateOfJobSet(js *jobsetapi.JobSet, workloads int) (reason, message string) {
 	if c := apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StageAdmitted); c != nil {
-		return append(lines, fmt.Sprintf("  %s: %s", c.Reason, c.Message))
+		return c.Reason, c.Message
 	}
 	if workloads == 0 {
-		return append(lines, fmt.Sprintf("  has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel))
+		return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel)
 	}
-	return lines
+	return "", ""
 }
 
 // compareStages orders quota Workloads by the plan, and the growths of a stage after the stage.
@@ -208,32 +196,6 @@ func compareStages(a, b *kueue.Workload) int {
 		cmp.Compare(number(a, apis.StageIndexLabel), number(b, apis.StageIndexLabel)),
 		cmp.Compare(number(a, apis.GrowthLabel), number(b, apis.GrowthLabel)), cmp.Compare(a.Name, b.Name),
 	)
-}
-
-// printLimits prints once why something is missing from an explanation.
-func printLimits(out io.Writer, limits error) error {
-	if limits == nil {
-		return nil
-	}
-	return printLines(out, "Queue positions and holders of quota are not shown: "+query.WithoutVisibility(limits))
-}
-
-func headline(w *kueue.Workload) string {
-	line := "Workload " + client.ObjectKeyFromObject(w).String()
-	if stage := w.Labels[apis.StageLabel]; stage != "" {
-		if growth := w.Labels[apis.GrowthLabel]; growth != "" {
-			stage += ", growth " + growth
-		}
-		line += fmt.Sprintf(" (stage %s of JobSet %s)", stage, w.Labels[apis.JobSetLabel])
-	}
-	return line
-}
-
-func printLines(out io.Writer, lines ...string) error {
-	if _, err := io.WriteString(out, strings.Join(lines, "\n")+"\n"); err != nil {
-		return fmt.Errorf("print the explanation: %w", err)
-	}
-	return nil
 }
 
 // errNotFound is returned for a name that neither a quota Workload nor a JobSet has.

@@ -103,26 +103,34 @@ func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 }
 
 // why implements source.
-func (o *offline) why(_ context.Context, w *kueue.Workload) (a *answer, limits, err error) {
+func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits, err error) {
 	key := keyOf(w)
+	x = newWorkload(w)
+	x.ExpectedStart = o.expectedStart(w)
 	reason, isQueued := o.inspection.Why(key)
-	a = &answer{
-		isQueued: isQueued, inClusterQueue: reason.InClusterQueue, inLocalQueue: reason.InLocalQueue, localQueue: reason.LocalQueue.Name,
-		priority: reason.Priority, explanation: reason.Explanation,
+	if !isQueued {
+		return x, nil, nil
 	}
+	x.Position = &Position{
+		InClusterQueue: reason.InClusterQueue, InLocalQueue: reason.InLocalQueue, LocalQueue: reason.LocalQueue.Name, Priority: reason.Priority,
+	}
+	x.Explanation = &reason.Explanation
+	found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, key))
+	if err != nil {
+		return nil, nil, fmt.Errorf("search what would let quota Workload %s in: %w", key, err)
+	}
+	x.LetIn = letInOf(found)
+	return x, nil, nil
+}
+
+// expectedStart returns when a quota Workload is expected to start, or nil for one that is admitted.
+func (o *offline) expectedStart(w *kueue.Workload) *expected.Start {
 	for i := range o.prediction.Starts {
-		if start := &o.prediction.Starts[i]; start.Workload == key {
-			a.more = append(a.more, "  expected start: "+expected.Text(start, o.prediction))
+		if start := &o.prediction.Starts[i]; start.Workload == keyOf(w) {
+			return expected.Of(start, o.prediction)
 		}
 	}
-	if isQueued {
-		found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, key))
-		if err != nil {
-			return nil, nil, fmt.Errorf("search what would let quota Workload %s in: %w", key, err)
-		}
-		a.more = append(a.more, unblockLines(found)...)
-	}
-	return a, nil, nil
+	return nil
 }
 
 func keyOf(w *kueue.Workload) types.NamespacedName {

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,9 +11,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -110,6 +116,43 @@ func TestOffline(t *testing.T) {
 		"",
 	}
 	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestOfflineJSON(t *testing.T) {
+	got, err := run(t, "waits", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report explain.Report
+	if err := json.Unmarshal([]byte(got), &report); err != nil {
+		t.Fatal(err)
+	}
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	want := explain.Report{Kind: "Workload", Namespace: "ml", Name: "waits", Workloads: []explain.Workload{{
+		Namespace: "ml", Name: "waits",
+		Position: &explain.Position{LocalQueue: "main"},
+		Explanation: &visibilityapi.Explanation{
+			Check: "QuotaFits", Reason: "WaitingForQuota", Message: "waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+			Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{{
+				Flavor: "h100", Resource: "cpu", Needed: resource.MustParse("2"), Free: resource.MustParse("1"), Missing: resource.MustParse("1"),
+				Constraint: visibilityapi.Constraint{Kind: visibilityapi.ClusterQueue, Name: "gpus", Limit: visibilityapi.NominalQuota, Amount: resource.MustParse("4")},
+				Holders: []visibilityapi.Holder{{
+					Kind: visibilityapi.Workload, Reference: visibilityapi.Reference{Namespace: "ml", Name: "runs"}, ClusterQueue: "gpus", Amount: resource.MustParse("3"),
+				}},
+			}}}},
+		},
+		ExpectedStart: &expected.Start{Certainty: simulator.By, By: &noon, Text: "by 2026-01-01 12:00:00Z (60m after the snapshot)"},
+		LetIn: &explain.LetIn{Sets: []explain.Set{
+			{Raises: []explain.Raise{{
+				Kind: visibilityapi.ClusterQueue, Name: "gpus", Flavor: "h100", Resource: "cpu", Limit: visibilityapi.NominalQuota,
+				From: resource.MustParse("4"), To: resource.MustParse("5"),
+			}}},
+			{Ends: []explain.End{{Namespace: "ml", Name: "runs", ClusterQueue: "gpus", ExpectedBy: &noon}}},
+		}},
+	}}}
+	if diff := cmp.Diff(want, report, cmpopts.IgnoreUnexported(explain.Set{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }

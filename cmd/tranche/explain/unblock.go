@@ -11,21 +11,6 @@ import (
 	"github.com/tranche-dev/tranche/simulator/unblock"
 )
 
-// unblockLines renders what would let a quota Workload in.
-func unblockLines(a *unblock.Answer) []string {
-	var lines []string
-	if a.Why != "" {
-		lines = append(lines, "  to let it in: "+a.Why)
-	}
-	if len(a.Sets) > 0 {
-		lines = append(lines, "  any one of these would let it in now:")
-	}
-	for i := range a.Sets {
-		lines = append(lines, fmt.Sprintf("    %d. %s", i+1, setText(&a.Sets[i])))
-	}
-	return lines
-}
-
 // setText renders one set.
 func setText(set *unblock.Set) string {
 	var parts []string

@@ -83,7 +83,7 @@ func NewCommand(version string) *cobra.Command {
 	f.watch.Add(cmd)
 	f.CompleteFlag(cmd, "cluster-queue", query.ClusterQueues)
 	f.CompleteFlag(cmd, "queue", query.LocalQueues)
-	for _, other := range []string{"kubeconfig", "limit", "offset", "output", "watch"} {
+	for _, other := range []string{"kubeconfig", "limit", "offset", "watch"} {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
 	}
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "namespace")
@@ -97,7 +97,14 @@ func (f *flags) expectedStarts(cmd *cobra.Command) error {
 		return err
 	}
 	filter := expected.Filter{Namespace: f.Namespace, LocalQueue: f.localQueue, ClusterQueue: f.clusterQueue}
-	return exitcode.AsBadInput(expected.Write(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, filter, f.until))
+	list, err := expected.NewList(cmd.ErrOrStderr(), s, filter, f.until)
+	switch {
+	case err != nil:
+		return exitcode.AsBadInput(err)
+	case f.format.IsText():
+		return list.Write(cmd.OutOrStdout())
+	}
+	return f.format.Write(cmd.OutOrStdout(), list)
 }
 
 // pendingOf returns the pending quota Workloads of the queues that the flags select.

@@ -1,0 +1,195 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/simulator/unblock"
+)
+
+// A Report explains a JobSet or a quota Workload. It is the output in JSON.
+type Report struct {
+	// Kind is JobSet or Workload.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Reason and Message are those of the condition StageAdmitted of a JobSet. Without a condition, Message may say why there is none.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Workloads are the quota Workloads in the order of the stages.
+	Workloads []Workload `json:"workloads"`
+	// Incomplete says why queue positions and holders of quota are missing. It is empty if they are not.
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+// A Workload is a quota Workload.
+type Workload struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet.
+	JobSet string `json:"jobSet,omitempty"`
+	Stage  string `json:"stage,omitempty"`
+	Growth string `json:"growth,omitempty"`
+	// State has sentences about its state, unless it is in a queue.
+	State []string `json:"state,omitempty"`
+	// Position and Explanation are those in its queue, if they are known.
+	Position    *Position                  `json:"position,omitempty"`
+	Explanation *visibilityapi.Explanation `json:"explanation,omitempty"`
+	// ExpectedStart and LetIn are known from snapshots.
+	ExpectedStart *expected.Start `json:"expectedStart,omitempty"`
+	LetIn         *LetIn          `json:"letIn,omitempty"`
+}
+
+// A Position is a place in queues. The next quota Workload is at 0.
+type Position struct {
+	InClusterQueue int    `json:"inClusterQueue"`
+	InLocalQueue   int    `json:"inLocalQueue"`
+	LocalQueue     string `json:"localQueue"`
+	Priority       int32  `json:"priority"`
+}
+
+// LetIn is what would let a pending quota Workload in.
+type LetIn struct {
+	// Why says what is true instead of, or besides, the sets.
+	Why string `json:"why,omitempty"`
+	// Sets are sets of changes, the cheapest first. Each of them is enough.
+	Sets []Set `json:"sets,omitempty"`
+}
+
+// A Set is a set of changes after which the quota Workload is admitted.
+type Set struct {
+	Ends   []End   `json:"ends,omitempty"`
+	Raises []Raise `json:"raises,omitempty"`
+	// Evicts is how many quota Workloads the engine evicts then.
+	Evicts int `json:"evicts,omitempty"`
+
+	text string
+}
+
+// An End is a running quota Workload that ends.
+type End struct {
+	Namespace    string `json:"namespace"`
+	Name         string `json:"name"`
+	JobSet       string `json:"jobSet,omitempty"`
+	Stage        string `json:"stage,omitempty"`
+	ClusterQueue string `json:"clusterQueue"`
+	// ExpectedBy is when it is expected to end, if that is known.
+	ExpectedBy *time.Time `json:"expectedBy,omitempty"`
+}
+
+// A Raise is a limit of a ClusterQueue or Cohort that is raised.
+type Raise struct {
+	Kind     visibilityapi.NodeKind        `json:"kind"`
+	Name     string                        `json:"name"`
+	Flavor   kueue.ResourceFlavorReference `json:"flavor"`
+	Resource corev1.ResourceName           `json:"resource"`
+	Limit    visibilityapi.Limit           `json:"limit"`
+	From     resource.Quantity             `json:"from"`
+	To       resource.Quantity             `json:"to"`
+}
+
+func newWorkload(w *kueue.Workload, state ...string) *Workload {
+	return &Workload{
+		Namespace: w.Namespace, Name: w.Name, JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel], Growth: w.Labels[apis.GrowthLabel], State: state,
+	}
+}
+
+// letInOf converts what a search has found.
+func letInOf(a *unblock.Answer) *LetIn {
+	l := &LetIn{Why: a.Why}
+	for i := range a.Sets {
+		found := &a.Sets[i]
+		set := Set{Evicts: found.Evicts, text: setText(found)}
+		for k := range found.Succeed {
+			r := &found.Succeed[k]
+			end := End{Namespace: r.Workload.Namespace, Name: r.Workload.Name, JobSet: r.JobSet, Stage: r.Stage, ClusterQueue: r.ClusterQueue}
+			if !r.End.IsZero() {
+				end.ExpectedBy = new(r.End.UTC())
+			}
+			set.Ends = append(set.Ends, end)
+		}
+		for k := range found.Raise {
+			r := &found.Raise[k]
+			set.Raises = append(set.Raises, Raise{
+				Kind: r.Limit.Kind, Name: r.Limit.Name, Flavor: r.Limit.Flavor, Resource: r.Limit.Resource, Limit: r.Limit.Field, From: r.From, To: r.To,
+			})
+		}
+		l.Sets = append(l.Sets, set)
+	}
+	return l
+}
+
+// lines renders the report as text.
+func (r *Report) lines() []string {
+	var lines []string
+	if r.Kind == jobSetKind {
+		lines = append(lines, "JobSet "+r.Namespace+"/"+r.Name)
+		switch {
+		case r.Reason != "":
+			lines = append(lines, "  "+r.Reason+": "+r.Message)
+		case r.Message != "":
+			lines = append(lines, "  "+r.Message)
+		}
+	}
+	for i := range r.Workloads {
+		lines = append(lines, r.Workloads[i].lines()...)
+	}
+	if r.Incomplete != "" {
+		lines = append(lines, "Queue positions and holders of quota are not shown: "+r.Incomplete)
+	}
+	return lines
+}
+
+func (w *Workload) lines() []string {
+	lines := []string{w.headline()}
+	for _, sentence := range w.State {
+		lines = append(lines, "  "+sentence)
+	}
+	if p := w.Position; p != nil {
+		lines = append(lines,
+			fmt.Sprintf("  position %d in its ClusterQueue, %d in LocalQueue %s (0 is next), priority %d", p.InClusterQueue, p.InLocalQueue, p.LocalQueue, p.Priority))
+	}
+	if w.Explanation != nil {
+		lines = append(lines, explanationLines(w.Explanation)...)
+	}
+	if w.ExpectedStart != nil {
+		lines = append(lines, "  expected start: "+w.ExpectedStart.Text)
+	}
+	if w.LetIn != nil {
+		lines = slices.Concat(lines, w.LetIn.lines())
+	}
+	return lines
+}
+
+func (w *Workload) headline() string {
+	line := "Workload " + w.Namespace + "/" + w.Name
+	if stage := w.Stage; stage != "" {
+		if w.Growth != "" {
+			stage += ", growth " + w.Growth
+		}
+		line += fmt.Sprintf(" (stage %s of JobSet %s)", stage, w.JobSet)
+	}
+	return line
+}
+
+func (l *LetIn) lines() []string {
+	var lines []string
+	if l.Why != "" {
+		lines = append(lines, "  to let it in: "+l.Why)
+	}
+	if len(l.Sets) > 0 {
+		lines = append(lines, "  any one of these would let it in now:")
+	}
+	for i := range l.Sets {
+		lines = append(lines, fmt.Sprintf("    %d. %s", i+1, l.Sets[i].text))
+	}
+	return lines
+}
