@@ -1,6 +1,8 @@
 package model
 
 import (
+	"math"
+
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -82,9 +84,14 @@ func (sc *Schedule) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 	}
 }
 
-// wakeIn wakes the stages of a queue for which enough of a flavor and resource is available.
+// wakeIn wakes the stages of a queue for which enough of a flavor and resource is available. Available quota does not include reserved nominal quota,
+// which does not count for all stages: while there is some, each stage has to be checked.
 func (sc *Schedule) wakeIn(q *ClusterQueue, id quota.ID) {
-	if q.PendingQueue.Wake(id, int64(q.Node.Available(id))) {
+	enough := int64(q.Node.Available(id))
+	if len(q.CohortTree.NominalReservers) > 0 {
+		enough = math.MaxInt64
+	}
+	if q.PendingQueue.Wake(id, enough) {
 		sc.ScheduleCycle(q)
 	}
 }
