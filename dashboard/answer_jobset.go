@@ -320,7 +320,7 @@ func (r *jobSetReader) recordedSpans(stage string, w *kueue.Workload) []Span {
 func (r *jobSetReader) currentSpans(st *stageplan.Stage, w *kueue.Workload) []Span {
 	s := statusOf(w)
 	if !quotaworkload.HoldsQuota(w) {
-		if s.state == Gated {
+		if s.state != Pending && s.state != BackingOff {
 			return nil
 		}
 		from := r.queuedSince(st, w)

@@ -273,6 +273,16 @@ func TestJobSet(t *testing.T) {
 	}
 }
 
+// A later stage of a failed JobSet has finished without quota: it waits no more.
+func TestStageFinishedWithoutQuota(t *testing.T) {
+	js := jobSet("team", "js", "a")
+	w := stageWorkload(js, "a", condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Failed", 30))
+	answer := dashboard.New().JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{w}}, at(70))
+	if st := answer.Stages[0]; st.State != dashboard.Finished || len(st.Spans) != 0 {
+		t.Errorf("the stage is %s with the spans %v", st.State, st.Spans)
+	}
+}
+
 // A JobSet whose spec has no stage plan is shown with the reason.
 func TestJobSetWithoutPlan(t *testing.T) {
 	js := jobSet("team", "js", "a")
