@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net/http"
+	"slices"
 )
 
 // tokenParameter has the token in the URL that is printed.
@@ -14,7 +15,8 @@ const tokenParameter = "token"
 func (s *server) isKnown(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
 	// The token does not stay in the address of the page.
-	if cookie, err := r.Cookie(s.Cookie); err == nil && s.isToken(cookie.Value) && !query.Has(tokenParameter) {
+	hasToken := func(c *http.Cookie) bool { return s.isToken(c.Value) } // another one of the name may come first
+	if slices.ContainsFunc(r.CookiesNamed(s.Cookie), hasToken) && !query.Has(tokenParameter) {
 		return true
 	}
 	if !s.isToken(query.Get(tokenParameter)) {

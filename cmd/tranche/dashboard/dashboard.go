@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ const (
 	loopback = "127.0.0.1"
 
 	headerTimeout = 10 * time.Second
+	idleTimeout   = time.Minute
 	stopTimeout   = 2 * time.Second
 	maxPort       = 65535
 )
@@ -97,9 +99,12 @@ func (f *flags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	// A cookie of 127.0.0.1 would go to servers of other users on other ports of this machine. They do not know this name, which browsers resolve to
+	// loopback themselves (RFC 6761).
+	host := strings.ToLower(rand.Text()) + ".localhost:" + port
 	token := rand.Text()
 	handler := server.New(&server.Config{
-		Store: store, JobSet: feed.JobSet, Page: files, Hosts: []string{address, "localhost:" + port}, Token: token, Cookie: "tranche-dashboard-" + port,
+		Store: store, JobSet: feed.JobSet, Page: files, Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port,
 		About: func() server.About {
 			current := feed.About()
 			current.Version, current.Source, current.User = about.Version, about.Source, about.User
@@ -113,7 +118,7 @@ func (f *flags) run(ctx context.Context, out io.Writer) error {
 		defer stop()
 		reading <- feed.Run(ctx)
 	}()
-	if _, err := fmt.Fprintf(out, "Dashboard of %s: http://%s/?token=%s\nPress Ctrl+C to stop.\n", about.Source, address, token); err != nil {
+	if _, err := fmt.Fprintf(out, "Dashboard of %s: http://%s/?token=%s\nPress Ctrl+C to stop.\n", about.Source, host, token); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	err = serve(ctx, listener, handler)
@@ -169,7 +174,7 @@ func listen(ctx context.Context, port int) (net.Listener, error) {
 // serve answers requests until the context is done, and then those that have begun.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	// The streams of events end with the context.
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(listener) }()
 	select {

@@ -183,7 +183,7 @@ func serve(kubeconfig string, flags ...string) string {
 	}, NodeTimeout(patience))
 	line, err := bufio.NewReader(out).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())
-	found := regexp.MustCompile(`^Dashboard of .*: (http://127\.0\.0\.1:\d+/\?token=\w+)\n$`).FindStringSubmatch(line)
+	found := regexp.MustCompile(`^Dashboard of .*: (http://\w+\.localhost:\d+/\?token=\w+)\n$`).FindStringSubmatch(line)
 	Expect(found).To(HaveLen(2), line)
 	return found[1]
 }

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"strings"
 
@@ -99,6 +100,7 @@ var _ = Describe("The server of the dashboard", func() {
 		base, _, _ := strings.Cut(address, "?")
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
 		Expect(err).NotTo(HaveOccurred())
+		request.Host, request.URL.Host = request.URL.Host, net.JoinHostPort("127.0.0.1", request.URL.Port()) // only browsers resolve the name
 		change(request)
 		response, err := http.DefaultTransport.RoundTrip(request)
 		Expect(err).NotTo(HaveOccurred())
@@ -111,6 +113,7 @@ var _ = Describe("The server of the dashboard", func() {
 		Expect(status(ctx, "api/v1/about", func(*http.Request) {})).To(Equal(http.StatusUnauthorized))
 		Expect(status(ctx, "?token="+token, func(*http.Request) {})).To(Equal(http.StatusSeeOther))
 		Expect(status(ctx, "?token="+token, func(r *http.Request) { r.Host = "rebound.example.com" })).To(Equal(http.StatusMisdirectedRequest))
+		Expect(status(ctx, "?token="+token, func(r *http.Request) { r.Host = r.URL.Host })).To(Equal(http.StatusMisdirectedRequest))
 		Expect(status(ctx, "?token="+token, func(r *http.Request) { r.Method = http.MethodPost })).To(Equal(http.StatusMethodNotAllowed))
 	}, SpecTimeout(specTimeout))
 })
