@@ -42,6 +42,9 @@ func New() *Model {
 // Version returns another number after each change.
 func (m *Model) Version() uint64 { return m.version }
 
+// Touch records a change outside of the Model that the page shows.
+func (m *Model) Touch() { m.version++ }
+
 // LacksWorkloads records that not all quota Workloads are observed. Answers then have neither positions nor idle quota.
 func (m *Model) LacksWorkloads() {
 	m.isPartial, m.tree = true, nil

@@ -102,6 +102,10 @@ func (f *Feed) Run(ctx context.Context) error {
 	for _, k := range kinds() {
 		for _, namespace := range f.namespacesOf(k) {
 			isReadable, err := f.try(ctx, k, namespace)
+			if ctx.Err() != nil {
+				running.Wait()
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -117,6 +121,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	f.mu.Lock()
 	f.isStarted = true
 	f.mu.Unlock()
+	f.store.Use((*dashboard.Model).Touch)
 	ticker := time.NewTicker(dashboard.SampleInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -190,13 +195,17 @@ func gapOf(k *kind, namespace string, err error) *snapshot.Gap {
 // setGap records what is missing of a kind, or that nothing is missing if the Gap is nil.
 func (f *Feed) setGap(k *kind, namespace string, gap *snapshot.Gap) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	key := k.gvr + " " + namespace
+	before, was := f.gaps[key]
 	if gap == nil {
 		delete(f.gaps, key)
-		return
+	} else {
+		f.gaps[key] = *gap
 	}
-	f.gaps[key] = *gap
+	f.mu.Unlock()
+	if was != (gap != nil) || was && before.String() != gap.String() {
+		f.store.Use((*dashboard.Model).Touch)
+	}
 }
 
 // note records as a Gap that a kind cannot be read at present, or that it can be read again.
@@ -212,8 +221,9 @@ func (f *Feed) note(ctx context.Context, k *kind, namespace string, err error) {
 // sync counts the watches that have not read their objects yet.
 func (f *Feed) sync(more int) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.unsynced += more
+	f.mu.Unlock()
+	f.store.Use((*dashboard.Model).Touch)
 }
 
 // watch keeps the objects of a kind up to date until the context is done.
