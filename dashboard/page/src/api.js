@@ -19,19 +19,33 @@ export async function get(path, signal) {
 // useAnswer reads an answer, and reads it again when tick changes. The last answer of the same path stays while the next one is read.
 export function useAnswer(path, tick) {
   const [state, setState] = useState({});
-  const last = useRef("");
+  const read = useRef(() => {});
   useEffect(() => {
     const abort = new AbortController();
-    if (last.current !== path) {
-      last.current = path;
-      setState({});
-    }
-    get(path, abort.signal).then(
-      (data) => abort.signal.aborted || setState({ path, data }),
-      (error) => abort.signal.aborted || setState((before) => ({ ...(before.path === path ? before : { path }), error: error.message })),
-    );
+    let reading = false;
+    let again = false;
+    // A change while an answer is read leads to another read, and does not interrupt this one: it may take longer than the next change.
+    read.current = () => {
+      if (reading) {
+        again = true;
+        return;
+      }
+      reading = true;
+      again = false;
+      get(path, abort.signal).then(
+        (data) => abort.signal.aborted || setState({ path, data }),
+        (error) => abort.signal.aborted || setState((before) => ({ ...(before.path === path ? before : { path }), error: error.message })),
+      ).finally(() => {
+        reading = false;
+        if (again && !abort.signal.aborted) {
+          read.current();
+        }
+      });
+    };
+    setState({});
     return () => abort.abort();
-  }, [path, tick]);
+  }, [path]);
+  useEffect(() => read.current(), [path, tick]);
   return state.path === path ? state : {};
 }
 
@@ -39,27 +53,21 @@ export function useAnswer(path, tick) {
 export function useChanges() {
   const [state, setState] = useState({ tick: 0, live: false });
   useEffect(() => {
-    let missed = false;
-    const source = new EventSource("api/v1/events");
-    const next = () => setState((s) => ({ tick: s.tick + 1, live: true }));
-    source.addEventListener("change", () => {
+    let source;
+    const connect = () => {
+      source?.close();
       if (document.hidden) {
-        missed = true;
-        return;
+        return; // a browser opens only six connections to one server for all tabs
       }
-      next();
-    });
-    source.addEventListener("error", () => setState((s) => ({ ...s, live: false })));
-    const seen = () => {
-      if (!document.hidden && missed) {
-        missed = false;
-        next();
-      }
+      source = new EventSource("api/v1/events"); // it begins with a change
+      source.addEventListener("change", () => setState((s) => ({ tick: s.tick + 1, live: true })));
+      source.addEventListener("error", () => setState((s) => ({ ...s, live: false })));
     };
-    document.addEventListener("visibilitychange", seen);
+    connect();
+    document.addEventListener("visibilitychange", connect);
     return () => {
-      source.close();
-      document.removeEventListener("visibilitychange", seen);
+      source?.close();
+      document.removeEventListener("visibilitychange", connect);
     };
   }, []);
   return state;

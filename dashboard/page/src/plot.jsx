@@ -17,12 +17,13 @@ function colors() {
 }
 
 // options returns those of a plot of the series of one resource.
-function options(series, resource, width) {
+function options(times, series, resource, width) {
   const color = colors();
+  const now = times[times.length - 1]; // uPlot shows years around a single time
   const axis = { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
   return {
     width, height: 160, cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: true, range: (_, low, high) => [Math.min(low, high - 600), high] }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
+    scales: { x: { time: true, range: () => [Math.min(times[0], now - 600), now] }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
     axes: [axis, { ...axis, size: 70, values: (_, ticks) => ticks.map((v) => amount(resource, v)) }],
     series: [{}, ...series.map((s, i) => ({
       label: s.label, stroke: color(strokes[i % strokes.length]), width: 2, points: { show: s.values.length < 3 },
@@ -35,7 +36,7 @@ export function Plot({ title, resource, times, series, theme }) {
   const place = useRef(null);
   useEffect(() => {
     const node = place.current;
-    const plot = new uPlot(options(series, resource, node.clientWidth), [times, ...series.map((s) => s.values)], node);
+    const plot = new uPlot(options(times, series, resource, node.clientWidth), [times, ...series.map((s) => s.values)], node);
     const resized = new ResizeObserver(() => plot.setSize({ width: node.clientWidth, height: 160 }));
     resized.observe(node);
     return () => {
