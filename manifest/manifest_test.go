@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"fmt"
+	"io/fs"
 	"testing"
 	"testing/fstest"
 
@@ -45,6 +46,10 @@ func TestRead(t *testing.T) {
 		"broken JSON":        {content: "{\"apiVersion\": \"v1\", \"kind\": \"Node\"}\n{\"kind\":\n  ?}\n", want: []string{"f:1 Node", "f:3: the document is no JSON: invalid character '?' looking for beginning of value; correct its syntax"}},
 		"truncated JSON":     {content: "{\"kind\":\n\"List\", \"items\": [\n", want: []string{"f:2: the document is no JSON: unexpected EOF; correct its syntax"}},
 		"a template of Helm": {content: a + "---\n{{ .Values.queue }}\n", want: []string{"f:1 Namespace a", "f:5: the document is no YAML: a key is a map, as in a template that is not rendered; correct its syntax"}},
+		"three dots":         {content: a + "...\n" + a, want: []string{"f:1: another document may follow in the same text: write UTF-8, and a line of three dashes between documents"}},
+		"dots at the end":    {content: a + "...\n", want: []string{"f:1 Namespace a"}},
+		"text after dashes":  {content: a + "--- {apiVersion: v1, kind: Node}\n", want: []string{"f:1: another document may follow in the same text: write UTF-8, and a line of three dashes between documents"}},
+		"UTF-16":             {content: "\xff\xfea\x00:\x00", want: []string{"f:1: another document may follow in the same text: write UTF-8, and a line of three dashes between documents"}},
 		"a text":             {content: "\n\nhello\n", want: []string{"f:3: the document is no API object: write apiVersion, kind and metadata"}},
 		"a name that is a bool": {
 			content: "apiVersion: v1\nkind: Node\nmetadata:\n  name: on\n",
@@ -131,7 +136,11 @@ func TestStrictness(t *testing.T) {
 	if diff := cmp.Diff(want, objects[0].Duplicates()); diff != "" {
 		t.Errorf("duplicates: -want +got\n%s", diff)
 	}
-	if err := objects[0].DecodeStrict(&corev1.Pod{}); err == nil || err.Error() != `Pod p: there is no field "spec.hostnam": correct it, or remove it` {
+	if err := objects[0].DecodeStrict(&corev1.Pod{}); err == nil || err.Error() != `Pod p: the field "spec.containers[2].name" is given twice: remove one of the two` {
+		t.Error(err)
+	}
+	unknownOnly, _ := manifest.Read("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {hostnam: a}\n"))
+	if err := unknownOnly[0].DecodeStrict(&corev1.Pod{}); err == nil || err.Error() != `Pod p: there is no field "spec.hostnam": correct it, or remove it` {
 		t.Error(err)
 	}
 	wrong, _ := manifest.Read("f", []byte("apiVersion: v1\nkind: Pod\nspec: {hostname: 1}\n"))
@@ -143,7 +152,10 @@ func TestStrictness(t *testing.T) {
 // TestFiles lists the files of a directory.
 func TestFiles(t *testing.T) {
 	file := &fstest.MapFile{}
-	got, err := manifest.Files(fstest.MapFS{"b/c.yml": file, "a.yaml": file, "b/d.json": file, "README.md": file, "e.yaml/f": file})
+	got, err := manifest.Files(fstest.MapFS{
+		"b/c.yml": file, "a.yaml": file, "b/d.json": file, "README.md": file, "e.yaml/f": file, "..2026_01_01/a.yaml": file,
+		"pipe.yaml": &fstest.MapFile{Mode: fs.ModeNamedPipe},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

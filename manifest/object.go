@@ -68,10 +68,10 @@ func (o *Object) DecodeStrict(into any) error {
 	switch twice := o.Duplicates(); {
 	case err != nil:
 		return err
-	case len(unknown) > 0:
-		return fmt.Errorf("%s: there is no field %q: correct it, or remove it", o, unknown[0])
 	case len(twice) > 0:
 		return fmt.Errorf("%s: the field %q is given twice: remove one of the two", o, twice[0].Field)
+	case len(unknown) > 0:
+		return fmt.Errorf("%s: there is no field %q: correct it, or remove it", o, unknown[0])
 	}
 	return nil
 }

@@ -28,11 +28,16 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem) }
 
-// Files returns the names of all files in a directory and its subdirectories that have the extension of YAML or JSON.
+// Files returns the names of all files in a directory and its subdirectories that have the extension of YAML or JSON. It leaves out directories whose name
+// begins with two dots: the files of a mounted ConfigMap are symbolic links into one of these.
 func Files(files fs.FS) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), "..") {
+			return fs.SkipDir
+		}
+		isFile := err == nil && (entry.Type().IsRegular() || entry.Type()&fs.ModeSymlink != 0)
+		if isFile && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
 			names = append(names, name)
 		}
 		return err
@@ -82,6 +87,9 @@ func (d *document) objects() ([]*Object, *Error) {
 	if isJSON(d.text) {
 		return d.jsonObjects()
 	}
+	if d.hidesOthers() {
+		return nil, d.errorAt(d.beginning(), errors.New("another document may follow in the same text: write UTF-8, and a line of three dashes between documents"))
+	}
 	raw, err := yaml.YAMLToJSON(d.text)
 	if err != nil {
 		return nil, d.syntaxError(err)
@@ -90,6 +98,24 @@ func (d *document) objects() ([]*Object, *Error) {
 		return nil, nil
 	}
 	return d.read(raw, nil, metav1.TypeMeta{})
+}
+
+// hidesOthers reports whether a text may have several documents that are not separated by a line of three dashes, of which the parser would read only the
+// first one: in UTF-16 no line is such a line, and YAML also ends a document with three dots and begins one on the line of the dashes.
+func (d *document) hidesOthers() bool {
+	if bytes.IndexByte(d.text, 0) >= 0 {
+		return true
+	}
+	for i, line := range bytes.Split(d.text, []byte("\n")) {
+		rest, ends := bytes.CutPrefix(line, []byte("..."))
+		if ends && isBlank(rest) && len(bytes.TrimSpace(bytes.Join(bytes.Split(d.text, []byte("\n"))[i+1:], nil))) > 0 {
+			return true
+		}
+		if _, begins := bytes.CutPrefix(line, []byte("--- ")); begins && i > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // isJSON reports whether a document begins with a JSON object. A brace may also begin YAML.
