@@ -96,7 +96,10 @@ func (s *source) key() objectKey {
 
 // namespace returns the namespace of the object. Without one, kubectl creates it in the namespace default.
 func (s *source) namespace() string {
-	if s.Namespace == "" && s.kind != nil && s.kind.isNamespaced {
+	switch {
+	case s.kind != nil && !s.kind.isNamespaced:
+		return "" // as the API server stores it
+	case s.Namespace == "" && s.kind != nil:
 		return metav1.NamespaceDefault
 	}
 	return s.Namespace

@@ -117,6 +117,9 @@ func (k *Kind) decode(raw []byte) (Object, error) {
 		return nil, fmt.Errorf("the object is a %s of %s, must be a %s of %s", gvk.Kind, gvk.GroupVersion(), k.GVK.Kind, k.GVK.GroupVersion())
 	}
 	object.GetObjectKind().SetGroupVersionKind(k.GVK)
+	if !k.IsNamespaced {
+		object.SetNamespace("") // as the API server does
+	}
 	if js, isJobSet := object.(*jobsetapi.JobSet); isJobSet {
 		setReplicas(js, raw)
 	}

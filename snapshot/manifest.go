@@ -116,7 +116,7 @@ func (m *manifests) readObject(o *manifest.Object) error {
 			return fmt.Errorf("%s has apiVersion %s: write it in %s", o, o.GVK.GroupVersion(), kind.GVK.GroupVersion())
 		}
 	}
-	if o.GVK.Group == jobset.GroupVersion.Group || o.GVK.GroupVersion() == kueue.SchemeGroupVersion && !slices.Contains(otherKinds(), o.GVK.Kind) {
+	if o.GVK.Group == jobset.GroupVersion.Group || o.GVK.Group == kueue.SchemeGroupVersion.Group && !slices.Contains(otherKinds(), o.GVK.Kind) {
 		return fmt.Errorf("%s: there is no kind %s in %s: correct it", o, o.GVK.Kind, o.GVK.GroupVersion())
 	}
 	m.skip(o)
