@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -165,10 +166,10 @@ func (c *Change) put(kind *snapshot.Kind, manifest snapshot.Object) error {
 	}
 	old := kind.Reduce(snapshot.NewObject(kind))
 	if before != nil {
-		old = copyOf(before)
+		old = kind.Reduce(copyOf(before))
 		setDefaults(old)
 	}
-	compared := copyOf(after)
+	compared := kind.Reduce(copyOf(after))
 	setDefaults(compared)
 	var err error
 	if change.Fields, err = fieldsOf(old, compared); err != nil {
@@ -188,6 +189,10 @@ func (c *Change) put(kind *snapshot.Kind, manifest snapshot.Object) error {
 
 // create completes an object that the API server and controllers would complete.
 func (c *Change) create(object snapshot.Object) error {
+	isOf := func(n *corev1.Namespace) bool { return n.Name == object.GetNamespace() }
+	if object.GetNamespace() != "" && len(c.after.Namespaces) > 0 && !slices.ContainsFunc(c.after.Namespaces, isOf) {
+		return fmt.Errorf("there is no Namespace %s: create it, or add it to the manifests", object.GetNamespace())
+	}
 	object.SetUID(types.UID(fmt.Sprintf("planned/%s/%s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())))
 	object.SetCreationTimestamp(metav1.NewTime(c.before.TakenAt))
 	object.SetGeneration(1)
@@ -303,6 +308,13 @@ func union(a, b map[string]string) map[string]string {
 
 // refuseImmutable returns an error if the API server would refuse an update.
 func refuseImmutable(kind *snapshot.Kind, fields []Field) error {
+	fixed := map[string]string{"LocalQueue": "spec.clusterQueue", "AdmissionCheck": "spec.controllerName"}[kind.GVK.Kind]
+	for _, field := range fields {
+		if fixed != "" && field.Path == fixed {
+			return fmt.Errorf("%s is immutable, and is %s instead of %s: delete the %s and create it again", fixed, cmp.Or(field.After, "absent"),
+				cmp.Or(field.Before, "absent"), kind.GVK.Kind)
+		}
+	}
 	if kind.GVK.Kind != "JobSet" {
 		return nil
 	}

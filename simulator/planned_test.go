@@ -210,7 +210,7 @@ func randomChange(t *rapid.T, text string) string {
 	changes := []string{
 		fmt.Sprintf("change queue %s a:gpu=%d b:gpu=%d", queue, rapid.IntRange(0, 12).Draw(t, "new a"), rapid.IntRange(0, 6).Draw(t, "new b")),
 		"change queue " + queue + " stop=Hold", "change queue " + queue + " stop=HoldAndDrain", "change localqueue " + queue + "2 stop=Hold",
-		"change localqueue " + queue + "2 stop=HoldAndDrain", "change localqueue " + queue + "2 queue=x", "change queue " + queue + " within=LowerPriority",
+		"change localqueue " + queue + "2 stop=HoldAndDrain", "change queue " + queue + " within=LowerPriority",
 		"change queue " + queue + " within=Never", "change queue " + queue + " strategy=StrictFIFO", "change queue " + queue + " policy=Safe",
 		"change queue " + queue + " policy=Reserve", "change queue " + queue + " cohort=other",
 	}

@@ -44,7 +44,7 @@ func TestRecordedPlans(t *testing.T) {
 		t.Fatalf("%d recorded changes: %v", len(worlds), err)
 	}
 	codes := map[string]int{
-		"quota-raised": 2, "queue-held": 2, "queue-moved": 2, "lending-limit": 2,
+		"quota-raised": 2, "queue-held": 2, "lending-limit": 2,
 	}
 	for _, world := range worlds {
 		dir := filepath.Dir(world)
@@ -144,4 +144,15 @@ func copyFile(t *testing.T, path, dir string) string {
 		t.Fatal(err)
 	}
 	return to
+}
+
+// TestUnknownWhatIf: a mistyped question is an error, and not the exit code of no consequences.
+func TestUnknownWhatIf(t *testing.T) {
+	cmd := plan.NewWhatIfCommand("test")
+	cmd.SetArgs([]string{"quotas"})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "quotas") {
+		t.Errorf("the error is %v", err)
+	}
 }
