@@ -18,6 +18,8 @@ func NewWhatIfCommand(version string) *cobra.Command {
 		Short: "Predict what a single change would do",
 		Long:  "Predict what follows from a single change, with the answers, formats and exit codes of tranche plan. Nothing is written to the cluster.",
 		Args:  cobra.NoArgs,
+		// A command that does not run would print its help after a wrong name, too, without an error.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSubmitCommand(version), newQuotaCommand(version), newNodeLossCommand(version))
 	return cmd
