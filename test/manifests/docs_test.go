@@ -29,7 +29,7 @@ func TestDocumentOverlay(t *testing.T) {
 	}
 	built := 0
 	for _, block := range blocks(t) {
-		if block.Language != "yaml" || !strings.HasPrefix(block.Text, "apiVersion: kustomize.config.k8s.io/") {
+		if block.Language != "yaml" || !strings.HasPrefix(block.Text, "apiVersion: kustomize.config.k8s.io/") || !strings.Contains(block.Text, "images:") {
 			continue
 		}
 		built++
@@ -48,6 +48,37 @@ func TestDocumentOverlay(t *testing.T) {
 	}
 	if built == 0 {
 		t.Error("the documents have no overlay")
+	}
+}
+
+// TestDocumentHook builds the directory of queues with a hook of Argo CD: the ConfigMap that the hook mounts is a hook of an earlier wave.
+func TestDocumentHook(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("queues.yaml", run(t, "cat", "plan/testdata/quota-raised/queues.yaml"))
+	for _, block := range blocks(t) {
+		switch {
+		case block.Language == "yaml" && strings.Contains(block.Text, "\nconfigMapGenerator:"):
+			write("kustomization.yaml", block.Text)
+		case block.Language == "yaml" && strings.Contains(block.Text, "\n  name: plan-queues\n"):
+			write("plan-queues.yaml", block.Text)
+		}
+	}
+	got := objects(t, kustomize(t, dir))
+	job := got["Job//plan-queues"]
+	volume := field(t, job, "spec", "template", "spec", "volumes").([]any)[0].(map[string]any)
+	configMap := got["ConfigMap//"+field(t, volume, "configMap", "name").(string)]
+	for name, hook := range map[string]map[string]any{"the Job": job, "its ConfigMap": configMap} {
+		if phase := field(t, hook, "metadata", "annotations", "argocd.argoproj.io/hook"); phase != "PreSync" {
+			t.Errorf("%s is a hook of the phase %v, want PreSync", name, phase)
+		}
+	}
+	if wave := field(t, configMap, "metadata", "annotations", "argocd.argoproj.io/sync-wave"); wave != "-1" {
+		t.Errorf("the ConfigMap is in wave %v, want -1", wave)
 	}
 }
 
