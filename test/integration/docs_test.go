@@ -26,6 +26,7 @@ var elsewhere = map[string]string{
 	"kubectl get --raw":                    "it needs the visibility API, test/integration/visibility_test.go asks for the same paths",
 	"kubectl delete clusterqueues,cohorts": "it is about a cluster with Kueue",
 	"kubectl delete localqueues,workloads": "it is about a cluster with Kueue",
+	"kubectl tranche":                      "test/integration/visibility_test.go runs the plugin",
 }
 
 var _ = Describe("The documents", Ordered, func() {

@@ -90,14 +90,15 @@ func createAsWritten(ctx SpecContext, o *manifest.Object) error {
 		object.SetNamespace(ownNamespace(o.Namespace))
 	}
 	options := []client.CreateOption{client.FieldValidation(metav1.FieldValidationStrict)}
-	if o.GVK.Kind != "LocalQueue" {
-		return env.adminClient.Create(ctx, object, append(options, client.DryRunAll)...)
+	isDryRun := o.GVK.Kind != "LocalQueue"
+	if isDryRun {
+		options = append(options, client.DryRunAll)
 	}
 	err = env.adminClient.Create(ctx, object, options...)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // from another file
+		return nil // from another file, or another spec: only an object that would be accepted gets so far
 	}
-	if err == nil {
+	if err == nil && !isDryRun {
 		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, object)).To(Succeed()) }, NodeTimeout(patience))
 	}
 	return err
