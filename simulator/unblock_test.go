@@ -148,7 +148,7 @@ func TestRandomUnblock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.IsTerminating() {
-			t.Skip("pods terminate, which takes no time for an answer")
+			return // for an answer, termination takes no time
 		}
 		for _, key := range p.Pending() {
 			a, err := unblock.Find(simulator.NewLaboratory(p.Taken, &simulator.Durations{}, key))
