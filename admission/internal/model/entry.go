@@ -103,7 +103,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 		released = before.Usage.Without(now.Usage)
 	}
 	if len(released) > 0 {
-		m.Schedule.wake(top, released, before.ClusterQueue.CohortTree)
+		m.wake(top, released, before.ClusterQueue.CohortTree)
 	}
 }
 

@@ -55,7 +55,7 @@ func (t *evictionUnit) isEvicting() bool { return t.Holder != nil && t.Holder.Is
 func (m *Model) wakeIfEvicting(t *evictionUnit) {
 	isVictim := func(s *Stage) bool { return s.Evicting != 0 && s.IsVictim }
 	if t.isEvicting() && t.Queue.CohortTree != nil && !slices.ContainsFunc(t.Stages, isVictim) {
-		m.Schedule.wake(t.Queue.CohortTree.Root, t.Holder.Usage, t.Queue.CohortTree)
+		m.wake(t.Queue.CohortTree.Root, t.Holder.Usage, t.Queue.CohortTree)
 	}
 }
 

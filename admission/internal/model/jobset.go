@@ -234,7 +234,7 @@ func (m *Model) ReleasePeak(j *JobSet) {
 	delete(q.PeakReservers, j)
 	q.AdvanceReserved.Take(kept)
 	top := q.Node.Release(kept)
-	m.Schedule.wake(top, kept, q.CohortTree)
+	m.wake(top, kept, q.CohortTree)
 }
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.

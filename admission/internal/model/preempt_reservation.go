@@ -23,7 +23,7 @@ func (m *Model) ReserveForPreemptor(s *Stage, q *ClusterQueue, usage quota.Usage
 	q.CohortTree.PreemptorQueues[q] = struct{}{}
 	if rest := before.Without(usage); len(rest) > 0 {
 		s.LostReservationIn = m.Cycles
-		m.Schedule.wake(top, rest, from.CohortTree)
+		m.wake(top, rest, from.CohortTree)
 	}
 }
 
@@ -59,7 +59,7 @@ func (m *Model) CancelReservation(s *Stage) {
 func (m *Model) ReleaseReservation(s *Stage) {
 	q, preemptReservation := s.PreemptQueue, s.PreemptReserved
 	if top := m.unreserve(s); top != nil {
-		m.Schedule.wake(top, preemptReservation, q.CohortTree)
+		m.wake(top, preemptReservation, q.CohortTree)
 		if q.CohortTree != nil {
 			if _, awaits := q.CohortTree.AwaitsTurn[q]; awaits && !m.Schedule.IsStale {
 				delete(q.CohortTree.AwaitsTurn, q)
@@ -121,9 +121,9 @@ func (m *Model) WakeForSurplus(before []nodeUsage) {
 	})
 	for _, u := range before {
 		if u.node == u.queue.Node {
-			m.Schedule.wakeIn(u.queue, u.id)
+			m.wakeIn(u.queue, u.id, m.yieldable(u.queue.CohortTree, u.id))
 		} else {
-			m.Schedule.wake(u.node, quota.Usage{{ID: u.id}}, u.queue.CohortTree)
+			m.wake(u.node, quota.Usage{{ID: u.id}}, u.queue.CohortTree)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"math"
-
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -69,31 +67,44 @@ func (sc *Schedule) ScheduleCycle(q *ClusterQueue) {
 }
 
 // wake wakes the stages that may have waited for the released quota: all below the node that the release reaches.
-func (sc *Schedule) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
-	if sc.IsStale {
+func (m *Model) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
+	if m.Schedule.IsStale {
 		return
 	}
 	for _, c := range released {
+		yieldable := m.yieldable(g, c.ID)
 		for q := range g.Parked[c.ID] {
 			if !q.PendingQueue.Sleeps(c.ID) {
 				delete(g.Parked[c.ID], q)
 			} else if top.IsAbove(q.Node) {
-				sc.wakeIn(q, c.ID)
+				m.wakeIn(q, c.ID, yieldable)
 			}
 		}
 	}
 }
 
-// wakeIn wakes the stages of a queue for which enough of a flavor and resource is available. Available quota does not include reserved nominal quota,
-// which does not count for all stages: while there is some, each stage has to be checked.
-func (sc *Schedule) wakeIn(q *ClusterQueue, id quota.ID) {
-	enough := int64(q.Node.Available(id))
-	if len(q.CohortTree.NominalReservers) > 0 {
-		enough = math.MaxInt64
+// wakeIn wakes the stages of a queue for which enough of a flavor and resource is available, or would be if the reservations that may yield to
+// them did.
+func (m *Model) wakeIn(q *ClusterQueue, id quota.ID, yieldable quota.Amount) {
+	if q.PendingQueue.Wake(id, int64(q.Node.Available(id).Plus(yieldable))) {
+		m.Schedule.ScheduleCycle(q)
 	}
-	if q.PendingQueue.Wake(id, enough) {
-		sc.ScheduleCycle(q)
+}
+
+// yieldable returns at most how much is reserved in a cohort tree by reservations that yield to some stages: of nominal quota against borrowers, and
+// for peaks.
+func (m *Model) yieldable(g *CohortTree, id quota.ID) quota.Amount {
+	var sum quota.Amount
+	for s := range g.NominalReservers {
+		sum = sum.Plus(s.PreemptReserved.Of(id))
 	}
+	if m.Peaks == 0 {
+		return sum
+	}
+	for _, q := range g.Queues {
+		sum = sum.Plus(q.AdvanceReserved.Of(id))
+	}
+	return sum
 }
 
 // WakeTopic wakes the stages of a cohort tree that are parked on a topic.
