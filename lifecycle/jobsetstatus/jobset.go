@@ -26,6 +26,9 @@ const (
 	// GroupScheduling is true if all pods of the group have started whose main containers start together. It exists only if the JobSet asks
 	// for that, and a controller of its own writes it.
 	GroupScheduling = "GroupScheduling"
+	// StartExpected is true if the start of the first waiting stage is expected at a known time, and unknown if that stage waits for an unknown time.
+	// It exists only while a stage waits. ExpectedStartOf reads it.
+	StartExpected = "StartExpected"
 )
 
 // Reasons of the conditions on JobSets. Those of waiting stages are Kueue's.
