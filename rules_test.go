@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis", "admission/quota"},
 	// quotaworkload holds the facts about a quota Workload that the engine and its lifecycle both read.
-	"admission/quotaworkload": {"apis"},
+	"admission/quotaworkload": {"apis", "admission/quota"},
 	"admission/charge":        {"apis"},
 	"admission/device":        {"apis"},
 	// podresources adds to a pod what the plan counts.

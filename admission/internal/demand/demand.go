@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
@@ -87,7 +88,7 @@ func (c *Catalog) DemandOf(namespace string, of *WorkloadPods) *Demand {
 	c.pods = c.pods[:0]
 	for i := range of.PodSets {
 		p := &of.PodSets[i]
-		spec, count := &p.Template.Spec, CountOf(p, of.Reclaimable)
+		spec, count := &p.Template.Spec, quotaworkload.CountOf(p, of.Reclaimable)
 		if !of.IsGang {
 			// Pods of a gang exist already, as the API server created them, or are reserved without a template.
 			spec = c.effective(namespace, spec)
@@ -254,15 +255,4 @@ func (c *Catalog) DemandsOf(namespace string, plan *stageplan.Plan) (stages []*D
 		b.WriteString("\n" + d.Key)
 	}
 	return stages, &Demand{Key: b.String()}
-}
-
-// CountOf returns how many pods of a pod set count: all except the reclaimable ones (KEP-78).
-func CountOf(p *kueue.PodSet, reclaimable []kueue.ReclaimablePod) int32 {
-	count := p.Count
-	for _, r := range reclaimable {
-		if r.Name == p.Name && count >= 0 {
-			count -= min(max(0, r.Count), count)
-		}
-	}
-	return count
 }

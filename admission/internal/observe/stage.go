@@ -12,7 +12,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
-	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -218,26 +217,12 @@ func (o *Observer) usageOf(object *kueue.Workload) (usage quota.Usage, parts []m
 			}
 			amount, _ := quota.Of(name, q)
 			amount = min(amount, quota.MaxCharge)
-			one.Usage.Add(o.m.Tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object))
+			one.Usage.Add(o.m.Tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), quotaworkload.StillNeeded(amount, p, object))
 		}
 		usage.AddAll(one.Usage)
 		parts = append(parts, one)
 	}
 	return usage, parts
-}
-
-// stillNeeded returns the part of an amount for the pods that are needed: not more than the pods of the spec that are not reclaimable. An
-// admission may already leave these out, or others for lack of quota.
-func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Workload) quota.Amount {
-	reclaims := func(r kueue.ReclaimablePod) bool { return r.Name == p.Name }
-	i := slices.IndexFunc(object.Spec.PodSets, func(spec kueue.PodSet) bool { return spec.Name == p.Name })
-	if p.Count == nil || *p.Count <= 0 || i < 0 || !slices.ContainsFunc(object.Status.ReclaimablePods, reclaims) {
-		return a
-	}
-	if needed := demand.CountOf(&object.Spec.PodSets[i], object.Status.ReclaimablePods); needed < *p.Count {
-		return a / quota.Amount(*p.Count) * quota.Amount(max(0, needed))
-	}
-	return a
 }
 
 // adoptCoAdmissionGroup makes a stage a member of the co-admission group that its label names.
