@@ -251,7 +251,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	if quotaworkload.HoldsQuota(object) {
 		a.ClusterQueue = string(object.Status.Admission.ClusterQueue)
 		if s.state != Finished {
-			a.Held = amountsHeld(chargesOf(object.Status.Admission))
+			a.Held = amountsHeld(chargesOf(object))
 		}
 	}
 	if known := r.m.workloads[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]; known != nil && known.uid == object.UID {

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -61,8 +62,30 @@ func TestLineIsThatOfTheEngine(t *testing.T) {
 			if !slices.Equal(got, expected) {
 				t.Fatalf("the line is %v, that of the engine %v", got, expected)
 			}
+			drawn.compareHeld(t)
 		}
 	})
+}
+
+// compareHeld compares what the quota Workloads hold with what the engine charges.
+func (d *drawing) compareHeld(t *rapid.T) {
+	want, got := map[string]string{}, map[string]string{}
+	for _, st := range d.engine.ChargeSnapshot().Stages {
+		for _, a := range st.Amounts {
+			want[st.Key.Name] = fmt.Sprint(a.Amount)
+		}
+	}
+	page, _ := d.m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{List: dashboard.ListHolding}, dashboard.Window{Limit: 100})
+	for i := range page.Items {
+		for _, a := range page.Items[i].Held {
+			if a.Amount != "0" {
+				got[page.Items[i].Name] = a.Amount
+			}
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("quota Workloads hold %v, the engine charges %v", got, want)
+	}
 }
 
 // A drawing makes random changes to up to five JobSets with two stages each.
@@ -123,7 +146,13 @@ func (d *drawing) step(t *rapid.T) {
 	case "gated":
 		w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
 	case "holds":
-		admit(w, "q", "f", 1)
+		const pods = 4
+		w.Spec.PodSets[0].Count = pods
+		admit(w, "q", "f", 2*pods)
+		w.Status.Admission.PodSetAssignments[0].Count = new(int32(pods))
+		if count := rapid.Int32Range(-1, pods+1).Draw(t, "reclaimable"); count != 0 {
+			w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: count}}
+		}
 	case "finished":
 		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
 	}

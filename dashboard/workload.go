@@ -274,7 +274,7 @@ func (w *workload) adopt(object *kueue.Workload) {
 	}
 	w.held, w.home = nil, ""
 	if quotaworkload.HoldsQuota(object) {
-		w.held, w.home = chargesOf(object.Status.Admission), string(object.Status.Admission.ClusterQueue)
+		w.held, w.home = chargesOf(object), string(object.Status.Admission.ClusterQueue)
 	}
 	w.requests = requestsOf(object)
 	status := statusOf(object)
@@ -348,16 +348,16 @@ func waitingStatusOf(w *kueue.Workload) status {
 	return s
 }
 
-// chargesOf returns what an admission charges, in the order of flavors and resources.
-func chargesOf(a *kueue.Admission) []charge {
+// chargesOf returns what the admission of a quota Workload charges, less the reclaimable pods, in the order of flavors and resources.
+func chargesOf(w *kueue.Workload) []charge {
 	sums := map[quota.FlavorResource]quota.Amount{}
-	for i := range a.PodSetAssignments {
-		p := &a.PodSetAssignments[i]
+	for i := range w.Status.Admission.PodSetAssignments {
+		p := &w.Status.Admission.PodSetAssignments[i]
 		for name, q := range p.ResourceUsage {
 			if flavor, isAssigned := p.Flavors[name]; isAssigned {
 				amount, _ := quota.Of(name, q)
 				fr := quota.FlavorResource{Flavor: flavor, Resource: name}
-				sums[fr] = sums[fr].Plus(amount)
+				sums[fr] = sums[fr].Plus(quotaworkload.StillNeeded(min(amount, quota.MaxCharge), p, w))
 			}
 		}
 	}

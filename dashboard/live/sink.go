@@ -79,7 +79,9 @@ func (s *sink) Transformer() cache.TransformFunc {
 		switch object := object.(type) {
 		case *kueue.Workload:
 			object.ManagedFields = nil
-			object.Spec.PodSets = nil
+			for i := range object.Spec.PodSets {
+				object.Spec.PodSets[i] = kueue.PodSet{Name: object.Spec.PodSets[i].Name, Count: object.Spec.PodSets[i].Count}
+			}
 		case *jobsetapi.JobSet:
 			object.ManagedFields = nil
 			object.Spec.ReplicatedJobs, object.Annotations = nil, withoutLarge(object.Annotations)
