@@ -76,6 +76,9 @@ func (d *drawing) compareHeld(t *rapid.T) {
 		}
 	}
 	page, _ := d.m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{List: dashboard.ListHolding}, dashboard.Window{Limit: 100})
+	if view, _ := d.engine.ClusterQueue("q"); page.Total != int(view.Reserving) {
+		t.Fatalf("%d quota Workloads hold quota, the engine has %d", page.Total, view.Reserving)
+	}
 	for i := range page.Items {
 		for _, a := range page.Items[i].Held {
 			if a.Amount != "0" {
@@ -150,6 +153,9 @@ func (d *drawing) step(t *rapid.T) {
 		w.Spec.PodSets[0].Count = pods
 		admit(w, "q", "f", 2*pods)
 		w.Status.Admission.PodSetAssignments[0].Count = new(int32(pods))
+		if rapid.IntRange(0, 4).Draw(t, "without requests") == 0 {
+			w.Status.Admission.PodSetAssignments[0].ResourceUsage = nil
+		}
 		if count := rapid.Int32Range(-1, pods+1).Draw(t, "reclaimable"); count != 0 {
 			w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: count}}
 		}

@@ -66,7 +66,7 @@ func (q *localQueue) count(w *workload, more int) {
 	switch {
 	case w.state == Pending:
 		q.pending += more
-	case len(w.held) > 0:
+	case w.holdsQuota:
 		q.holding += more
 	}
 }

@@ -68,10 +68,11 @@ type workload struct {
 	since           time.Time
 	reason, message string
 	priority        int32
-	// held is its charge in ClusterQueue home, and requests what it asks for.
-	held     []charge
-	requests []Amount
-	home     string
+	// holdsQuota is true if it holds quota in ClusterQueue home, even if its charge held is empty; requests is what it asks for.
+	holdsQuota bool
+	held       []charge
+	requests   []Amount
+	home       string
 
 	// Derived: the list that has it, and its position there.
 	in       *list[*workload]
@@ -193,7 +194,7 @@ func (m *Model) enlist(w *workload) {
 	switch {
 	case w.state == Pending:
 		w.in = q.pending
-	case len(w.held) > 0:
+	case w.holdsQuota:
 		w.in = q.holders
 	default:
 		w.in = q.others
@@ -218,7 +219,7 @@ func (m *Model) unlist(w *workload) {
 	if w.state == Starting {
 		q.addIdle(w.held, -1)
 	}
-	if len(w.held) == 0 {
+	if !w.holdsQuota {
 		w.home = ""
 	}
 	m.tree = nil
@@ -237,7 +238,7 @@ func (w *workload) positionNow() queue.Position {
 	first := w.created
 	var evicted time.Time
 	for other := range w.owner.members {
-		if len(other.held) > 0 || other.state == Finished {
+		if other.holdsQuota || other.state == Finished {
 			p.Standing = queue.Continuing
 		}
 		if other.created.Before(first) {
@@ -272,8 +273,8 @@ func (w *workload) adopt(object *kueue.Workload) {
 	if c := quotaworkload.FindTrue(object, kueue.WorkloadEvicted); c != nil && losesPlace(c.Reason) {
 		w.evicted = c.LastTransitionTime.Time
 	}
-	w.held, w.home = nil, ""
-	if quotaworkload.HoldsQuota(object) {
+	w.held, w.home, w.holdsQuota = nil, "", quotaworkload.HoldsQuota(object)
+	if w.holdsQuota {
 		w.held, w.home = chargesOf(object), string(object.Status.Admission.ClusterQueue)
 	}
 	w.requests = requestsOf(object)
