@@ -42,8 +42,8 @@ func (m *Model) Sample(now time.Time) {
 		}
 		s.pending = cutHead(append(s.pending, float32(q.waiting)))
 		used := map[quota.FlavorResource][]float32{}
-		for _, l := range q.limits {
-			used[l.FlavorResource] = cutHead(append(s.used[l.FlavorResource], float32(units(l.Resource, q.reserved[l.FlavorResource]))))
+		for _, l := range m.limitsOf(q) {
+			used[l.FlavorResource] = cutHead(append(s.used[l.FlavorResource], float32(units(l.Resource, q.usageOf(l.FlavorResource).reserved))))
 		}
 		s.used = used
 	}
@@ -85,9 +85,9 @@ func (m *Model) historyOf(q *clusterQueue, now time.Time) HistoryAnswer {
 	}
 	answer.Times = append(answer.Times, now.Unix())
 	answer.Pending = h.values(s.pending, float64(q.waiting))
-	for _, l := range q.limits {
+	for _, l := range m.limitsOf(q) {
 		answer.Used = append(answer.Used, UsedAnswer{
-			Flavor: string(l.Flavor), Resource: l.Resource, Values: h.values(s.used[l.FlavorResource], units(l.Resource, q.reserved[l.FlavorResource])),
+			Flavor: string(l.Flavor), Resource: l.Resource, Values: h.values(s.used[l.FlavorResource], units(l.Resource, q.usageOf(l.FlavorResource).reserved)),
 		})
 	}
 	return answer

@@ -1,6 +1,9 @@
 package dashboard
 
 import (
+	"maps"
+	"slices"
+
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,8 +33,8 @@ type clusterQueue struct {
 	// pending, holders and others have the quota Workloads that have not finished. The first is in the order of admission.
 	pending, holders, others *list[*workload]
 	counts                   map[State]int
-	// idle is the charge of those that are Starting.
-	idle        map[quota.FlavorResource]quota.Amount
+	// charges has the sum of the charges of those in each state.
+	charges     map[State]map[quota.FlavorResource]quota.Amount
 	localQueues map[*localQueue]struct{}
 }
 
@@ -39,6 +42,8 @@ type clusterQueue struct {
 type limit struct {
 	quota.FlavorResource
 	quota.Quota
+	// isUnlisted is true if the spec has no quota of it.
+	isUnlisted bool
 }
 
 // A cohort has the facts of a Cohort.
@@ -76,7 +81,7 @@ func (m *Model) clusterQueue(name string) *clusterQueue {
 	if q == nil {
 		q = &clusterQueue{
 			name: name, pending: newList(comparePending), holders: newList(compareWorkloads), others: newList(compareWorkloads),
-			counts: map[State]int{}, idle: map[quota.FlavorResource]quota.Amount{}, localQueues: map[*localQueue]struct{}{},
+			counts: map[State]int{}, charges: map[State]map[quota.FlavorResource]quota.Amount{}, localQueues: map[*localQueue]struct{}{},
 		}
 		m.clusterQueues[name] = q
 	}
@@ -88,11 +93,11 @@ func (m *Model) observeClusterQueue(object *kueue.ClusterQueue) {
 	q.exists = true
 	spec, status := &object.Spec, &object.Status
 	q.cohort, q.strategy, q.stop = string(spec.CohortName), string(spec.QueueingStrategy), stopOf(spec.StopPolicy)
-	q.weight, q.limits = weightOf(spec.FairSharing), limitsOf(spec.ResourceGroups)
+	q.weight, q.limits = weightOf(spec.FairSharing), limitsIn(spec.ResourceGroups)
 	q.isUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
 	q.inactive = inactiveOf(status.Conditions, kueue.ClusterQueueActive)
 	q.waiting, q.reserving, q.admitted = status.PendingWorkloads, status.ReservingWorkloads, status.AdmittedWorkloads
-	q.reserved, q.used, q.share = usageOf(status.FlavorsReservation), usageOf(status.FlavorsUsage), shareOf(status.FairSharing)
+	q.reserved, q.used, q.share = amountsUsed(status.FlavorsReservation), amountsUsed(status.FlavorsUsage), shareOf(status.FairSharing)
 	m.tree = nil
 }
 
@@ -113,16 +118,74 @@ func (m *Model) dropClusterQueueIfUnused(q *clusterQueue) {
 	}
 }
 
-// addIdle adds charges to the idle amounts, or subtracts them if sign is -1.
-func (q *clusterQueue) addIdle(charges []charge, sign quota.Amount) {
-	for _, c := range charges {
-		q.idle[c.FlavorResource] = q.idle[c.FlavorResource].Plus(sign * c.amount)
+// charge adds the charge of a quota Workload to those of its state, or subtracts it if sign is -1.
+func (q *clusterQueue) charge(w *workload, sign quota.Amount) {
+	if len(w.held) == 0 {
+		return
 	}
+	sums := q.charges[w.state]
+	if sums == nil {
+		sums = map[quota.FlavorResource]quota.Amount{}
+		q.charges[w.state] = sums
+	}
+	for _, c := range w.held {
+		if sums[c.FlavorResource] = sums[c.FlavorResource].Plus(sign * c.amount); sums[c.FlavorResource] == 0 {
+			delete(sums, c.FlavorResource)
+		}
+	}
+}
+
+// A usage is what quota Workloads hold of one flavor and resource: in all, and the part of it that is admitted.
+type usage struct{ reserved, admitted quota.Amount }
+
+// usageOf returns the usage of one flavor and resource, as the status reports it. The status leaves out what the spec does not list: that is the
+// sum of the quota Workloads.
+func (q *clusterQueue) usageOf(fr quota.FlavorResource) usage {
+	if reserved, isReported := q.reserved[fr]; isReported {
+		return usage{reserved, q.used[fr]}
+	}
+	var u usage
+	for state, sums := range q.charges {
+		u.reserved = u.reserved.Plus(sums[fr])
+		if state != Reserved {
+			u.admitted = u.admitted.Plus(sums[fr])
+		}
+	}
+	return u
+}
+
+// limitsOf returns the limits of the spec, each flavor and resource once, and those without quota that quota Workloads hold: a flavor or resource
+// was removed from the spec. The latter are missing if not all quota Workloads are observed.
+func (m *Model) limitsOf(q *clusterQueue) []limit {
+	limits, isListed, unlisted := []limit{}, map[quota.FlavorResource]bool{}, map[quota.FlavorResource]bool{}
+	for _, l := range q.limits {
+		if !isListed[l.FlavorResource] {
+			isListed[l.FlavorResource] = true
+			limits = append(limits, l)
+		}
+	}
+	note := func(sums map[quota.FlavorResource]quota.Amount) {
+		for fr, amount := range sums {
+			if amount > 0 && !isListed[fr] {
+				unlisted[fr] = true
+			}
+		}
+	}
+	note(q.reserved)
+	for _, sums := range q.charges {
+		if !m.isPartial {
+			note(sums)
+		}
+	}
+	for _, fr := range slices.SortedFunc(maps.Keys(unlisted), quota.FlavorResource.Compare) {
+		limits = append(limits, limit{FlavorResource: fr, Quota: quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}, isUnlisted: true})
+	}
+	return limits
 }
 
 func (m *Model) observeCohort(object *kueue.Cohort) {
 	m.cohorts[object.Name] = &cohort{
-		parent: string(object.Spec.ParentName), weight: weightOf(object.Spec.FairSharing), limits: limitsOf(object.Spec.ResourceGroups),
+		parent: string(object.Spec.ParentName), weight: weightOf(object.Spec.FairSharing), limits: limitsIn(object.Spec.ResourceGroups),
 		share: shareOf(object.Status.FairSharing),
 	}
 	m.tree = nil
@@ -213,8 +276,8 @@ func inactiveOf(conditions []metav1.Condition, conditionType string) *metav1.Con
 	return nil
 }
 
-// limitsOf returns the quotas of resource groups in the order of the spec.
-func limitsOf(groups []kueue.ResourceGroup) []limit {
+// limitsIn returns the quotas of resource groups in the order of the spec.
+func limitsIn(groups []kueue.ResourceGroup) []limit {
 	var limits []limit
 	for g := range groups {
 		for f := range groups[g].Flavors {
@@ -239,7 +302,7 @@ func limitsOf(groups []kueue.ResourceGroup) []limit {
 	return limits
 }
 
-func usageOf(usages []kueue.FlavorUsage) map[quota.FlavorResource]quota.Amount {
+func amountsUsed(usages []kueue.FlavorUsage) map[quota.FlavorResource]quota.Amount {
 	amounts := map[quota.FlavorResource]quota.Amount{}
 	for i := range usages {
 		for k := range usages[i].Resources {

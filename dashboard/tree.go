@@ -51,10 +51,13 @@ type Bar struct {
 	Reserved float64 `json:"reserved"`
 	// Idle is the part of Used that is admitted, and whose pods are not all ready. It is missing if not all quota Workloads could be read.
 	Idle *float64 `json:"idle,omitempty"`
-	// Borrowed is the part of Used beyond Nominal; for a Cohort, that of all its ClusterQueues.
+	// Borrowed is the part of Used beyond Nominal, without Unlisted; for a Cohort, that of all its ClusterQueues.
 	Borrowed float64 `json:"borrowed"`
 	// Lent is the part of the unused nominal quota of a ClusterQueue that it could not use now, because others use it.
 	Lent float64 `json:"lent"`
+	// Unlisted is the part of Used that is held of a flavor or resource that the spec of its ClusterQueue does not list: it was removed. Quota
+	// Workloads whose quota was removed are known only if all could be read.
+	Unlisted float64 `json:"unlisted,omitempty"`
 	// Free is how much more could be used now, by borrowing, too.
 	Free float64 `json:"free"`
 	// BorrowingLimit and LendingLimit are missing if they are not set.
@@ -138,8 +141,8 @@ func (b *treeBuilder) connect() {
 	}
 	for q, node := range b.leaves {
 		var usage quota.Usage
-		for fr, amount := range q.reserved {
-			usage.Add(b.quota.Index.ID(fr), amount)
+		for _, l := range b.m.limitsOf(q) {
+			usage.Add(b.quota.Index.ID(l.FlavorResource), q.usageOf(l.FlavorResource).reserved)
 		}
 		node.Charge(usage)
 	}
@@ -222,6 +225,7 @@ func (s *sum) addBar(b *Bar) {
 	bar.Reserved += b.Reserved
 	*bar.Idle += ptr.Deref(b.Idle, 0)
 	bar.Borrowed += b.Borrowed
+	bar.Unlisted += b.Unlisted
 }
 
 func (s *sum) addQueue(q *clusterQueue, row *QueueRow) {
@@ -277,36 +281,31 @@ func (b *treeBuilder) clusterQueueRow(q *clusterQueue, path []string) *QueueRow 
 	if q.inactive != nil {
 		row.Reason, row.Message = q.inactive.Reason, q.inactive.Message
 	}
-	listed := map[quota.FlavorResource]bool{}
-	for _, l := range q.limits {
-		if !listed[l.FlavorResource] {
-			listed[l.FlavorResource] = true
-			row.Bars = append(row.Bars, b.bar(q, l))
-		}
-	}
-	// Quota Workloads may hold quota of a flavor that was removed from the spec.
-	for _, fr := range slices.SortedFunc(maps.Keys(q.reserved), quota.FlavorResource.Compare) {
-		if !listed[fr] && q.reserved[fr] > 0 {
-			row.Bars = append(row.Bars, b.bar(q, limit{fr, quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}}))
-		}
+	for _, l := range b.m.limitsOf(q) {
+		row.Bars = append(row.Bars, b.bar(q, l))
 	}
 	return row
 }
 
 func (b *treeBuilder) bar(q *clusterQueue, l limit) Bar {
 	fr := l.FlavorResource
-	reserved := q.reserved[fr]
+	u := q.usageOf(fr)
 	free := max(0, b.leaves[q].Available(b.quota.Index.ID(fr)))
 	in := func(a quota.Amount) float64 { return units(fr.Resource, a) }
 	bar := Bar{
-		Flavor: string(fr.Flavor), Resource: fr.Resource, Nominal: in(l.Nominal), Used: in(reserved), Free: in(free),
-		Reserved: in(max(0, reserved.Minus(q.used[fr]))), Idle: new(in(min(q.idle[fr], reserved))), Borrowed: in(max(0, reserved.Minus(l.Nominal))),
+		Flavor: string(fr.Flavor), Resource: fr.Resource, Nominal: in(l.Nominal), Used: in(u.reserved), Reserved: in(max(0, u.reserved.Minus(u.admitted))),
+		Idle: new(in(min(q.charges[Starting][fr], u.reserved))),
+	}
+	if l.isUnlisted {
+		bar.Unlisted = bar.Used // and none is free: the engine charges no more of it
+	} else {
+		bar.Free, bar.Borrowed = in(free), in(max(0, u.reserved.Minus(l.Nominal)))
 	}
 	if b.m.isPartial {
 		bar.Idle = nil
 	}
 	if q.cohort != "" {
-		bar.Lent = in(max(0, l.Nominal.Minus(reserved).Minus(free)))
+		bar.Lent = in(max(0, l.Nominal.Minus(u.reserved).Minus(free)))
 	}
 	if l.BorrowingLimit != quota.MaxAmount {
 		bar.BorrowingLimit = new(in(l.BorrowingLimit))

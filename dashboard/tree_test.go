@@ -29,6 +29,9 @@ func tree(page dashboard.Page[*dashboard.QueueRow]) []string {
 		line := strings.Repeat(" ", len(row.Path)) + row.Name
 		for _, b := range row.Bars {
 			line += fmt.Sprintf(" %g/%g reserved %g idle %g borrowed %g lent %g free %g", b.Used, b.Nominal, b.Reserved, *b.Idle, b.Borrowed, b.Lent, b.Free)
+			if b.Unlisted > 0 {
+				line += fmt.Sprintf(" unlisted %g", b.Unlisted)
+			}
 		}
 		if row.Reason != "" {
 			line += " " + row.Reason
@@ -46,6 +49,10 @@ func TestQueues(t *testing.T) {
 	limited.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("0"))
 	starting := workload("team", "w", "lq")
 	admit(starting, "borrower", "f", 3)
+	removed, unadmitted := workload("team", "removed", "lq"), workload("team", "unadmitted", "lq")
+	admit(removed, "q", "removed", 3)
+	admit(unadmitted, "q", "removed", 2)
+	unadmitted.Status.Conditions = unadmitted.Status.Conditions[:1]
 	for name, tc := range map[string]struct {
 		objects []metav1.Object
 		filter  dashboard.QueueFilter
@@ -60,6 +67,14 @@ func TestQueues(t *testing.T) {
 				" borrower 12/4 reserved 2 idle 3 borrowed 8 lent 0 free 0",
 				" kept 0/8 reserved 0 idle 0 borrowed 0 lent 0 free 8",
 				" lender 0/8 reserved 0 idle 0 borrowed 0 lent 8 free 0",
+			},
+		},
+		"a flavor that was removed while quota Workloads hold it": {
+			objects: []metav1.Object{using(clusterQueue("q", "c", "4"), "1", "1"), clusterQueue("other", "c", "2"), localQueue("team", "lq", "q"), removed, unadmitted},
+			want: []string{
+				"c 1/6 reserved 0 idle 0 borrowed 0 lent 0 free 5 5/0 reserved 2 idle 3 borrowed 0 lent 0 free 0 unlisted 5",
+				" other 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 5",
+				" q 1/4 reserved 0 idle 0 borrowed 0 lent 0 free 5 5/0 reserved 2 idle 3 borrowed 0 lent 0 free 0 unlisted 5",
 			},
 		},
 		"quota above the nominal quota without a Cohort is not borrowed from anywhere, and not lent": {

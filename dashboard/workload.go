@@ -201,9 +201,7 @@ func (m *Model) enlist(w *workload) {
 	}
 	w.in.insert(w)
 	w.localQueue.count(w, 1)
-	if w.state == Starting {
-		q.addIdle(w.held, 1)
-	}
+	q.charge(w, 1)
 	m.tree = nil
 }
 
@@ -216,9 +214,7 @@ func (m *Model) unlist(w *workload) {
 	w.localQueue.count(w, -1)
 	q := m.clusterQueues[w.home]
 	q.counts[w.state]--
-	if w.state == Starting {
-		q.addIdle(w.held, -1)
-	}
+	q.charge(w, -1)
 	if !w.holdsQuota {
 		w.home = ""
 	}
