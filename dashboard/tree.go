@@ -58,7 +58,7 @@ type Bar struct {
 	// Unlisted is the part of Used that is held of a flavor or resource that the spec of its ClusterQueue does not list: it was removed. Quota
 	// Workloads whose quota was removed are known only if all could be read.
 	Unlisted float64 `json:"unlisted,omitempty"`
-	// Free is how much more could be used now, by borrowing, too.
+	// Free is how much one more quota Workload could use now, by borrowing, too; for a Cohort, in that of its ClusterQueues where it is most.
 	Free float64 `json:"free"`
 	// BorrowingLimit and LendingLimit are missing if they are not set.
 	BorrowingLimit *float64 `json:"borrowingLimit,omitempty"`
@@ -226,6 +226,7 @@ func (s *sum) addBar(b *Bar) {
 	*bar.Idle += ptr.Deref(b.Idle, 0)
 	bar.Borrowed += b.Borrowed
 	bar.Unlisted += b.Unlisted
+	bar.Free = max(bar.Free, b.Free)
 }
 
 func (s *sum) addQueue(q *clusterQueue, row *QueueRow) {
@@ -262,7 +263,6 @@ func (b *treeBuilder) fillCohort(row *QueueRow, below *sum) {
 		if bar.Idle = new(*bar.Idle); b.m.isPartial {
 			bar.Idle = nil
 		}
-		bar.Free = units(fr.Resource, max(0, b.nodes[row.Name].Available(b.quota.Index.ID(fr))))
 		row.Bars = append(row.Bars, bar)
 	}
 }

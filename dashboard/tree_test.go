@@ -63,7 +63,7 @@ func TestQueues(t *testing.T) {
 				using(clusterQueue("borrower", "c", "4"), "12", "10"), clusterQueue("lender", "c", "8"), limited, localQueue("team", "lq", "borrower"), starting,
 			},
 			want: []string{
-				"c 12/20 reserved 2 idle 3 borrowed 8 lent 0 free 0",
+				"c 12/20 reserved 2 idle 3 borrowed 8 lent 0 free 8",
 				" borrower 12/4 reserved 2 idle 3 borrowed 8 lent 0 free 0",
 				" kept 0/8 reserved 0 idle 0 borrowed 0 lent 0 free 8",
 				" lender 0/8 reserved 0 idle 0 borrowed 0 lent 8 free 0",
