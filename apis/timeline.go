@@ -39,4 +39,18 @@ type StageTimes struct {
 	// Idle is the part of Held during which not all pods of the stage were ready, or they were ready but a stage that this readiness has
 	// opened was not.
 	Idle map[corev1.ResourceName]int64 `json:"idle,omitempty"`
+	// Earlier has the times of the holds before the last one, the latest first: MaxEarlierHolds at most, and fewer for lack of space.
+	Earlier []HoldTimes `json:"earlier,omitempty"`
+}
+
+// MaxEarlierHolds is how many earlier holds of a stage a Timeline has at most.
+const MaxEarlierHolds = 5
+
+// HoldTimes are the times of one hold of quota that has ended: the stage was evicted, or restarted after it had finished.
+type HoldTimes struct {
+	Queued   metav1.Time  `json:"queued"`
+	Admitted metav1.Time  `json:"admitted"`
+	Ready    *metav1.Time `json:"ready,omitempty"`
+	// End is when the stage finished or released its quota.
+	End metav1.Time `json:"end"`
 }

@@ -297,12 +297,21 @@ func timesOf(t *apis.Timeline, stage string) *apis.StageTimes {
 	return nil
 }
 
-// recordedSpans returns the spans of the last recorded hold of a stage, unless it is the one that its quota Workload shows.
+// recordedSpans returns the spans of the recorded holds of a stage, without the last one if its quota Workload shows that.
 func (r *jobSetReader) recordedSpans(stage string, w *kueue.Workload) []Span {
 	t := timesOf(&r.recorded, stage)
 	if t == nil {
 		return nil
 	}
+	var spans []Span
+	for _, e := range slices.Backward(t.Earlier) {
+		spans = append(spans, spansOf(marks{queued: e.Queued.Time, admitted: e.Admitted.Time, ready: timeOf(e.Ready), end: e.End.Time})...)
+	}
+	return append(spans, r.lastRecorded(t, w)...)
+}
+
+// lastRecorded returns the spans of the last recorded hold of a stage, unless it is the one that its quota Workload shows.
+func (r *jobSetReader) lastRecorded(t *apis.StageTimes, w *kueue.Workload) []Span {
 	if w != nil && quotaworkload.HoldsQuota(w) {
 		c := cmp.Or(quotaworkload.FindTrue(w, kueue.WorkloadAdmitted), quotaworkload.FindTrue(w, kueue.WorkloadQuotaReserved))
 		if !c.LastTransitionTime.After(t.Counted.Time) {

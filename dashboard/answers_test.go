@@ -224,6 +224,7 @@ func TestJobSet(t *testing.T) {
 	js := jobSet("team", "js", "load", "train", "check")
 	timeline, err := json.Marshal(apis.Timeline{Stages: []apis.StageTimes{{
 		Name: "train", Queued: metav1.NewTime(at(30)), Admitted: metav1.NewTime(at(32)), Ready: new(metav1.NewTime(at(35))), Counted: metav1.NewTime(at(40)),
+		Earlier: []apis.HoldTimes{{Queued: metav1.NewTime(at(6)), Admitted: metav1.NewTime(at(7)), End: metav1.NewTime(at(9))}},
 		Held: map[corev1.ResourceName]int64{gpu: 64}, Idle: map[corev1.ResourceName]int64{gpu: 24},
 	}}})
 	if err != nil {
@@ -262,7 +263,7 @@ func TestJobSet(t *testing.T) {
 	}
 	want := []string{
 		"load Finished pods=2 after=[] waiting 0-5 idle 5-10 running 10-30 held=200 idle=40 evictions=[]",
-		"train Starting pods=2 after=[{load Succeeded}] waiting 30-32 idle 32-35 running 35-40 waiting 45-55 reserved 55-60 idle 60-now held=184 idle=144 evictions=[{Preempted  1}]",
+		"train Starting pods=2 after=[{load Succeeded}] waiting 6-7 idle 7-9 waiting 30-32 idle 32-35 running 35-40 waiting 45-55 reserved 55-60 idle 60-now held=184 idle=144 evictions=[{Preempted  1}]",
 		"check Gated pods=2 after=[{train Succeeded}] held=0 idle=0 evictions=[]",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {

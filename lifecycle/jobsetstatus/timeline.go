@@ -47,8 +47,15 @@ func TimelineOf(js *jobsetapi.JobSet) apis.Timeline {
 	return t
 }
 
-// RenderTimeline returns the value of the annotation. If it would be too long, it omits the first stages.
+// RenderTimeline returns the value of the annotation. If it would be too long, it omits earlier holds, and then the first stages.
 func RenderTimeline(t apis.Timeline) (string, error) {
+	if data, err := json.Marshal(t); err != nil || len(data) <= maxTimeline {
+		return string(data), err
+	}
+	t.Stages = slices.Clone(t.Stages)
+	for i := range t.Stages {
+		t.Stages[i].Earlier = nil
+	}
 	for {
 		data, err := json.Marshal(t)
 		if err != nil || len(data) <= maxTimeline || len(t.Stages) == 0 {
@@ -92,11 +99,9 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	counted := s.Counted.Time
 	held, idle, waited := h.spans(t, counted)
 	s.NotReadySince = h.notReadySince(t)
+	h.keepEarlier(s)
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
-	s.Admitted, s.Ready, s.Finished = metav1.Time{}, h.readyTime(), nil
-	if c := cmp.Or(quotaworkload.FindTrue(h.Workload, kueue.WorkloadAdmitted), quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)); c != nil {
-		s.Admitted = c.LastTransitionTime
-	}
+	s.Admitted, s.Ready, s.Finished = h.admitted(), h.readyTime(), nil
 	if c := quotaworkload.FindTrue(h.Workload, kueue.WorkloadFinished); c != nil {
 		s.Finished = &c.LastTransitionTime
 	}
@@ -106,6 +111,30 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 		add(s, growth, held, idle)
 	}
 	return waited
+}
+
+// admitted returns when the quota of a hold was admitted, or reserved if it never was.
+func (h *Hold) admitted() metav1.Time {
+	if c := cmp.Or(quotaworkload.FindTrue(h.Workload, kueue.WorkloadAdmitted), quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)); c != nil {
+		return c.LastTransitionTime
+	}
+	return metav1.Time{}
+}
+
+// keepEarlier adds the last hold of a stage to the earlier ones, unless it is the one that is counted now: such a hold has been reserved before the
+// time until which it is counted.
+func (h *Hold) keepEarlier(s *apis.StageTimes) {
+	reserved := quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)
+	admitted := h.admitted()
+	if s.Admitted.IsZero() || s.Admitted.Equal(&admitted) || reserved == nil || reserved.LastTransitionTime.Before(&s.Counted) {
+		return
+	}
+	last := apis.HoldTimes{Queued: s.Queued, Admitted: s.Admitted, Ready: s.Ready, End: s.Counted}
+	if s.Finished != nil {
+		last.End = *s.Finished
+	}
+	s.Earlier = slices.Insert(s.Earlier, 0, last)
+	s.Earlier = s.Earlier[:min(len(s.Earlier), apis.MaxEarlierHolds)]
 }
 
 // add adds the quota that a quota Workload has held, times the duration.

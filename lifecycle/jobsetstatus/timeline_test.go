@@ -141,6 +141,10 @@ func TestCountOfSeveralHolds(t *testing.T) {
 	if got, want := summary(timeline.Stages[1]), "60 100 101 200 | 300 22"; got != want {
 		t.Errorf("train = %s, want %s", got, want)
 	}
+	earlier := []apis.HoldTimes{{Queued: metav1.NewTime(at(5)), Admitted: metav1.NewTime(at(10)), Ready: new(metav1.NewTime(at(20))), End: metav1.NewTime(at(60))}}
+	if diff := cmp.Diff(earlier, timeline.Stages[1].Earlier); diff != "" {
+		t.Errorf("earlier holds (-want +got):\n%s", diff)
+	}
 	for name, c := range map[string]struct {
 		stage    string
 		workload *kueue.Workload
@@ -182,6 +186,47 @@ func TestQueuedSince(t *testing.T) {
 				t.Errorf("queued since %s, want %s", got, at(c.want))
 			}
 		})
+	}
+}
+
+// Only the last holds before the current one are listed, and a hold that is counted several times is one hold.
+func TestEarlierHolds(t *testing.T) {
+	var timeline apis.Timeline
+	for hold := range 10 {
+		start := 100 * hold
+		w := holds(fmt.Sprintf("QuotaReserved=True %d", start))
+		h := jobsetstatus.Hold{Stage: "train", Workload: w, Queued: at(start), End: at(start + 10)}
+		h.Count(&timeline, []string{"train"})
+		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(start + 20)),
+		})
+		for _, end := range []int{30, 30, 50} {
+			h.End = at(start + end)
+			h.Count(&timeline, []string{"train"})
+		}
+	}
+	var got []string
+	for _, e := range timeline.Stages[0].Earlier {
+		got = append(got, fmt.Sprintf("%d-%d", int(e.Admitted.Sub(at(0)).Seconds()), int(e.End.Sub(at(0)).Seconds())))
+	}
+	if diff := cmp.Diff([]string{"820-850", "720-750", "620-650", "520-550", "420-450"}, got); diff != "" {
+		t.Errorf("earlier holds (-want +got):\n%s", diff)
+	}
+}
+
+// A timeline that is too long loses its earlier holds before it loses stages.
+func TestEarlierHoldsAreOmittedFirst(t *testing.T) {
+	timeline := apis.Timeline{Stages: make([]apis.StageTimes, 300)}
+	for i := range timeline.Stages {
+		timeline.Stages[i] = apis.StageTimes{Name: fmt.Sprint("stage-", i), Earlier: make([]apis.HoldTimes, apis.MaxEarlierHolds)}
+	}
+	value, err := jobsetstatus.RenderTimeline(timeline)
+	if err != nil || len(value) > 64<<10 {
+		t.Fatalf("%d bytes, %v; want at most 64 Ki", len(value), err)
+	}
+	read := jobsetstatus.TimelineOf(&jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.TimelineAnnotation: value}}})
+	if len(read.Stages) != 300 || read.Omitted != 0 || read.Stages[299].Earlier != nil || timeline.Stages[0].Earlier == nil {
+		t.Errorf("read %d stages, %d omitted, want all 300 without earlier holds, and the argument as it was", len(read.Stages), read.Omitted)
 	}
 }
 
