@@ -70,9 +70,12 @@ func (m *Model) Observe(object metav1.Object) {
 
 // Forget takes an object that was deleted. Only its kind and name count.
 func (m *Model) Forget(object metav1.Object) {
+	m.forget(object, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
+}
+
+func (m *Model) forget(kind metav1.Object, key types.NamespacedName) {
 	m.version++
-	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-	switch object.(type) {
+	switch kind.(type) {
 	case *kueue.ClusterQueue:
 		m.forgetClusterQueue(key.Name)
 	case *kueue.Cohort:
@@ -86,6 +89,42 @@ func (m *Model) Forget(object metav1.Object) {
 		}
 	case *jobsetapi.JobSet:
 		m.forgetJobSet(key)
+	}
+}
+
+// Retain forgets the objects of a kind in a namespace, or in all if it is empty, of which isCurrent returns false: they were deleted while they were
+// not watched.
+func (m *Model) Retain(kind metav1.Object, namespace string, isCurrent func(key types.NamespacedName) bool) {
+	var gone []types.NamespacedName
+	check := func(key types.NamespacedName) {
+		if (namespace == "" || key.Namespace == namespace) && !isCurrent(key) {
+			gone = append(gone, key)
+		}
+	}
+	switch kind.(type) {
+	case *kueue.ClusterQueue:
+		for name := range m.clusterQueues {
+			check(types.NamespacedName{Name: name})
+		}
+	case *kueue.Cohort:
+		for name := range m.cohorts {
+			check(types.NamespacedName{Name: name})
+		}
+	case *kueue.LocalQueue:
+		for key := range m.localQueues {
+			check(key)
+		}
+	case *kueue.Workload:
+		for key := range m.workloads {
+			check(key)
+		}
+	case *jobsetapi.JobSet:
+		for key := range m.jobSetsByKey {
+			check(key)
+		}
+	}
+	for _, key := range gone {
+		m.forget(kind, key)
 	}
 }
 

@@ -2,14 +2,17 @@ package dashboard_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/dashboard"
 )
 
@@ -151,5 +154,40 @@ func TestForget(t *testing.T) {
 		if !isThere || len(answer.States) != 0 || *answer.Bars[0].Idle != 0 {
 			t.Errorf("the new ClusterQueue has quota Workloads: %v, %v", isThere, answer.States)
 		}
+	}
+}
+
+// After a list, a Model has only the objects of the list, of the kinds and namespaces that were listed.
+func TestRetain(t *testing.T) {
+	cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	objects := []metav1.Object{
+		clusterQueue("q", "c", "1"), clusterQueue("gone", "", "1"), cohort, localQueue("team", "lq", "q"), localQueue("other", "lq", "q"),
+		workload("team", "w", "lq"), workload("team", "gone", "lq"), workload("other", "w", "lq"), jobSet("team", "js"), jobSet("other", "js"),
+	}
+	m := dashboard.New()
+	for _, object := range objects {
+		m.Observe(object)
+	}
+	only := func(names ...string) func(key types.NamespacedName) bool {
+		return func(key types.NamespacedName) bool { return slices.Contains(names, key.String()) }
+	}
+	m.Retain(&kueue.ClusterQueue{}, "", only("/q"))
+	m.Retain(&kueue.Workload{}, "team", only("team/w"))
+	m.Retain(&kueue.LocalQueue{}, "other", only())
+	m.Retain(&jobsetapi.JobSet{}, "", only("team/js"))
+	if got, want := tree(m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, dashboard.Window{})), 2; len(got) != want {
+		t.Errorf("rows: %v", got)
+	}
+	queue, _ := m.Queue(dashboard.Viewer{}, "q", start)
+	if queue.States[dashboard.Pending] != 1 || len(queue.LocalQueues) != 1 || queue.LocalQueues[0].Namespace != "team" {
+		t.Errorf("quota Workloads %v, LocalQueues %v", queue.States, queue.LocalQueues)
+	}
+	if got := m.Namespaces(dashboard.Viewer{}); !maps.Equal(got, map[string]int{"team": 2, "other": 1}) {
+		t.Errorf("objects by namespace: %v", got)
+	}
+	m.Retain(cohort, "", only())
+	m.Retain(&kueue.ClusterQueue{}, "", only())
+	if got := tree(m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, dashboard.Window{})); len(got) != 0 {
+		t.Errorf("rows: %v", got)
 	}
 }

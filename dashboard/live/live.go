@@ -241,7 +241,7 @@ func (f *Feed) watch(ctx context.Context, k *kind, namespace string) {
 			return events, err
 		},
 	}
-	reflector := cache.NewReflectorWithOptions(source, k.object(), &sink{feed: f, kind: k, namespace: namespace, keys: map[string]client.Object{}},
+	reflector := cache.NewReflectorWithOptions(source, k.object(), &sink{feed: f, kind: k, namespace: namespace},
 		cache.ReflectorOptions{Name: "dashboard", TypeDescription: k.gvr})
 	reflector.RunWithContext(ctx)
 }

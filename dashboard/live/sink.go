@@ -3,7 +3,7 @@ package live
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -12,26 +12,19 @@ import (
 	"github.com/tranche-dev/tranche/dashboard"
 )
 
-// A sink hands the objects of a watch to the Model. It implements cache.ReflectorStore and keeps only the names of the objects.
+// A sink hands the objects of a watch to the Model. It implements cache.ReflectorStore and keeps no objects.
 type sink struct {
 	feed      *Feed
 	kind      *kind
 	namespace string
-	// keys are the objects that the Model has, reduced to their names.
-	keys     map[string]client.Object
-	isSynced bool
+	isSynced  bool
 }
 
 var _ cache.TransformingStore = (*sink)(nil)
 
 // Add implements cache.ReflectorStore.
 func (s *sink) Add(object any) error {
-	return s.change(object, func(m *dashboard.Model, o client.Object, key string) {
-		if s.keys[key] == nil {
-			s.keys[key] = s.nameOf(o)
-		}
-		m.Observe(o)
-	})
+	return s.change(object, func(m *dashboard.Model, o client.Object) { m.Observe(o) })
 }
 
 // Update implements cache.ReflectorStore.
@@ -39,30 +32,27 @@ func (s *sink) Update(object any) error { return s.Add(object) }
 
 // Delete implements cache.ReflectorStore.
 func (s *sink) Delete(object any) error {
-	return s.change(object, func(m *dashboard.Model, o client.Object, key string) {
-		delete(s.keys, key)
-		m.Forget(o)
-	})
+	return s.change(object, func(m *dashboard.Model, o client.Object) { m.Forget(o) })
 }
 
 // Replace implements cache.ReflectorStore.
 func (s *sink) Replace(objects []any, _ string) error {
-	current := map[string]client.Object{}
+	current := make(map[types.NamespacedName]struct{}, len(objects))
 	for _, object := range objects {
-		o, isObject := object.(client.Object)
-		if !isObject {
-			return fmt.Errorf("%T is no object", object)
-		}
-		key := client.ObjectKeyFromObject(o).String()
-		current[key] = s.nameOf(o)
-		s.feed.store.Use(func(m *dashboard.Model) { m.Observe(o) })
-	}
-	for key, gone := range s.keys {
-		if current[key] == nil {
-			s.feed.store.Use(func(m *dashboard.Model) { m.Forget(gone) })
+		err := s.change(object, func(m *dashboard.Model, o client.Object) {
+			current[client.ObjectKeyFromObject(o)] = struct{}{}
+			m.Observe(o)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	s.keys = current
+	s.feed.store.Use(func(m *dashboard.Model) {
+		m.Retain(s.kind.object(), s.namespace, func(key types.NamespacedName) bool {
+			_, isCurrent := current[key]
+			return isCurrent
+		})
+	})
 	if !s.isSynced {
 		s.isSynced = true
 		s.feed.sync(-1)
@@ -103,19 +93,11 @@ func withoutLarge(annotations map[string]string) map[string]string {
 	return annotations
 }
 
-func (s *sink) change(object any, f func(m *dashboard.Model, o client.Object, key string)) error {
+func (s *sink) change(object any, f func(m *dashboard.Model, o client.Object)) error {
 	o, isObject := object.(client.Object)
 	if !isObject {
 		return fmt.Errorf("%T is no object", object)
 	}
-	s.feed.store.Use(func(m *dashboard.Model) { f(m, o, client.ObjectKeyFromObject(o).String()) })
+	s.feed.store.Use(func(m *dashboard.Model) { f(m, o) })
 	return nil
-}
-
-// nameOf returns an object of the kind that has only its name.
-func (s *sink) nameOf(o metav1.Object) client.Object {
-	named := s.kind.object()
-	named.SetNamespace(o.GetNamespace())
-	named.SetName(o.GetName())
-	return named
 }
