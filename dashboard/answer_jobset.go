@@ -60,6 +60,8 @@ type StageAnswer struct {
 	ClusterQueue string    `json:"clusterQueue,omitempty"`
 	// Position counts the quota Workloads before it in its ClusterQueue. It is missing if not all quota Workloads could be read.
 	Position *int `json:"position,omitempty"`
+	// ExpectedStart is when a waiting stage is expected to start, if the manager has written that.
+	ExpectedStart *StartAnswer `json:"expectedStart,omitempty"`
 	// RequeueAt is when a stage that backs off queues again.
 	RequeueAt *metav1.Time `json:"requeueAt,omitempty"`
 	Requests  []Amount     `json:"requests,omitempty"`
@@ -259,6 +261,10 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 		if known.state == Pending && known.in != nil && !r.m.isPartial {
 			a.Position = new(known.in.rank(known))
 		}
+	}
+	isWaiting := s.state == Pending || s.state == BackingOff
+	if e := jobsetstatus.ExpectedStartOf(r.objects.JobSet); e != nil && e.Stage == a.Name && isWaiting {
+		a.ExpectedStart = &StartAnswer{Certainty: e.Certainty, By: e.By, About: e.About, Basis: e.Basis, Computed: e.Computed}
 	}
 	if state := object.Status.RequeueState; state != nil && s.state == BackingOff {
 		a.RequeueAt = state.RequeueAt

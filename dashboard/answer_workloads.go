@@ -43,6 +43,8 @@ type WorkloadRow struct {
 	// Reason and Message are those of its conditions.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// ExpectedStart is missing if it is not pending, or if the manager has not written one to its JobSet.
+	ExpectedStart *StartAnswer `json:"expectedStart,omitempty"`
 	// Requests is what it asks for, and Held what it holds.
 	Requests []Amount `json:"requests,omitempty"`
 	Held     []Amount `json:"held,omitempty"`
@@ -96,6 +98,6 @@ func (w *workload) row(v Viewer) WorkloadRow {
 	return WorkloadRow{
 		State: w.state, Namespace: w.key.Namespace, Name: w.key.Name, Queue: w.localQueue.key.Name, OwnerKind: w.ownerKind, Owner: w.ownerName,
 		Stage: w.stage, Priority: w.priority, Created: w.created, Since: w.since, Reason: w.reason, Message: w.message,
-		Requests: w.requests, Held: amountsHeld(w.held),
+		Requests: w.requests, Held: amountsHeld(w.held), ExpectedStart: startOf(w),
 	}
 }

@@ -67,6 +67,7 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 		o.submitted = object.CreationTimestamp.Time
 		m.reorder(o)
 	}
+	m.owner(js.uid).expected = expectedStartOf(object)
 	js.queue, js.created, js.restarts = string(jobsetstate.QueueOf(object)), object.CreationTimestamp.Time, object.Status.Restarts
 	js.state, js.reason, js.message = stateOfJobSet(object)
 	js.progress = ""
@@ -84,7 +85,7 @@ func (m *Model) forgetJobSet(key types.NamespacedName) {
 	m.jobSets.remove(js)
 	m.count(key.Namespace, -1)
 	o := m.owner(js.uid)
-	o.submitted = time.Time{}
+	o.submitted, o.expected = time.Time{}, nil
 	if len(o.members) == 0 {
 		delete(m.owners, js.uid)
 		return
@@ -136,6 +137,8 @@ type JobSetRow struct {
 	Restarts     int32       `json:"restarts,omitempty"`
 	// Progress names the stages that are open.
 	Progress string `json:"progress,omitempty"`
+	// ExpectedStart is that of the first waiting stage, if the manager has written one.
+	ExpectedStart *StartAnswer `json:"expectedStart,omitempty"`
 	// Reason and Message are those of the condition StageAdmitted.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -169,10 +172,14 @@ func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 }
 
 func (m *Model) jobSetRow(js *jobSet) JobSetRow {
-	return JobSetRow{
+	row := JobSetRow{
 		Namespace: js.key.Namespace, Name: js.key.Name, Queue: js.queue, ClusterQueue: m.clusterQueueOf(js), State: js.state, Created: js.created,
 		Restarts: js.restarts, Progress: js.progress, Reason: js.reason, Message: js.message,
 	}
+	if o := m.owners[js.uid]; o != nil && o.expected != nil {
+		row.ExpectedStart = o.expected.answer()
+	}
+	return row
 }
 
 // clusterQueueOf returns the ClusterQueue to which the LocalQueue of a JobSet leads.

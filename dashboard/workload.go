@@ -90,6 +90,8 @@ type owner struct {
 	uid       types.UID
 	submitted time.Time
 	members   map[*workload]struct{}
+	// expected is when the first waiting stage of a JobSet is expected to start, or nil.
+	expected *expectedStart
 }
 
 func (m *Model) observeWorkload(object *kueue.Workload) {
