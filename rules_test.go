@@ -71,7 +71,8 @@ var layers = map[string][]string{
 	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
 	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.
-	"dashboard":        {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*"},
+	"dashboard":        {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*", "dashboard/redact"},
+	"dashboard/redact": {},
 	"dashboard/page":   {},
 	"dashboard/server": {"apis", "dashboard", "snapshot"},
 	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},

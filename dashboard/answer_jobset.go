@@ -142,7 +142,7 @@ func (m *Model) JobSet(v Viewer, objects *JobSetObjects, now time.Time) JobSetAn
 	row := &jobSet{key: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}, queue: string(jobsetstate.QueueOf(js)), created: js.CreationTimestamp.Time}
 	row.restarts = js.Status.Restarts
 	row.state, row.reason, row.message = stateOfJobSet(js)
-	answer := JobSetAnswer{JobSetRow: m.jobSetRow(row), Now: now, Stages: []StageAnswer{}, OmittedStages: r.recorded.Omitted, Gap: objects.Gap}
+	answer := JobSetAnswer{JobSetRow: m.jobSetRow(v, row), Now: now, Stages: []StageAnswer{}, OmittedStages: r.recorded.Omitted, Gap: m.redact(v, objects.Gap)}
 	if err := r.planStages(); err != nil {
 		answer.Problem = err.Error()
 	}
@@ -248,8 +248,8 @@ func (r *jobSetReader) stage(st *stageplan.Stage) StageAnswer {
 // addWorkload adds what the quota Workload of the stage reports.
 func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	s := statusOf(object)
-	a.Workload, a.State, a.Reason, a.Message, a.Since = object.Name, s.state, s.reason, s.message, s.since
-	a.Requests, a.Explanation = requestsOf(object), r.objects.Explanations[object.Name]
+	a.Workload, a.State, a.Reason, a.Message, a.Since = object.Name, s.state, s.reason, r.m.redact(r.v, s.message), s.since
+	a.Requests, a.Explanation = requestsOf(object), r.m.redactExplanation(r.v, r.objects.Explanations[object.Name])
 	if quotaworkload.HoldsQuota(object) {
 		a.ClusterQueue = string(object.Status.Admission.ClusterQueue)
 		if s.state != Finished {
@@ -264,8 +264,9 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	}
 	isWaiting := s.state == Pending || s.state == BackingOff
 	if e := jobsetstatus.ExpectedStartOf(r.objects.JobSet); e != nil && e.Stage == a.Name && isWaiting {
-		a.ExpectedStart = &StartAnswer{Certainty: e.Certainty, By: e.By, About: e.About, Basis: e.Basis, Computed: e.Computed}
+		a.ExpectedStart = &StartAnswer{Certainty: e.Certainty, By: e.By, About: e.About, Basis: r.m.redact(r.v, e.Basis), Computed: e.Computed}
 	}
+	a.ClusterQueue = r.v.clusterQueueFor(a.ClusterQueue)
 	if state := object.Status.RequeueState; state != nil && s.state == BackingOff {
 		a.RequeueAt = state.RequeueAt
 	}
@@ -276,7 +277,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	}
 	for _, growth := range r.growths[a.Name] {
 		if known := r.m.workloads[types.NamespacedName{Namespace: growth.Namespace, Name: growth.Name}]; known != nil {
-			a.Growths = append(a.Growths, known.row(r.v))
+			a.Growths = append(a.Growths, known.row(r.m, r.v))
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (m *Model) Queues(v Viewer, f QueueFilter, w Window) Page[*QueueRow] {
 			}
 		}
 	}
-	return pageOf(w, all, matches, func(_ int, row *QueueRow) *QueueRow { return row })
+	return pageOf(w, all, matches, func(_ int, row *QueueRow) *QueueRow { return m.redactRow(v, row) })
 }
 
 // visibleRows returns the ClusterQueues that the viewer sees, and the Cohorts above one of them.
@@ -156,7 +156,7 @@ func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) 
 		row = &QueueRow{Kind: KindClusterQueue, Name: name, Path: []string{}, Bars: []Bar{}, Reason: "NotRead", Message: "the ClusterQueue does not exist, or may not be read"}
 	}
 	answer := QueueAnswer{
-		QueueRow: row, Strategy: cmp.Or(q.strategy, string(kueue.BestEffortFIFO)), Stop: q.stop,
+		QueueRow: m.redactRow(v, row), Strategy: cmp.Or(q.strategy, string(kueue.BestEffortFIFO)), Stop: q.stop,
 		States: map[State]int{}, LocalQueues: []LocalQueueAnswer{}, History: m.historyOf(q, now),
 	}
 	if q.isUsageBased {
@@ -173,7 +173,7 @@ func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) 
 		case !v.seesNamespace(lq.key.Namespace):
 			answer.HiddenLocalQueues++
 		default:
-			answer.LocalQueues = append(answer.LocalQueues, lq.answer())
+			answer.LocalQueues = append(answer.LocalQueues, lq.answer(m, v))
 		}
 	}
 	slices.SortFunc(answer.LocalQueues, func(a, b LocalQueueAnswer) int {
@@ -183,10 +183,10 @@ func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) 
 	return answer, true
 }
 
-func (q *localQueue) answer() LocalQueueAnswer {
+func (q *localQueue) answer(m *Model, v Viewer) LocalQueueAnswer {
 	a := LocalQueueAnswer{Namespace: q.key.Namespace, Name: q.key.Name, Stop: q.stop, Pending: q.pending, Holding: q.holding}
 	if q.inactive != nil {
-		a.Reason, a.Message = q.inactive.Reason, q.inactive.Message
+		a.Reason, a.Message = q.inactive.Reason, m.redact(v, q.inactive.Message)
 	}
 	return a
 }

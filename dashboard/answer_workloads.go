@@ -58,7 +58,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 	}
 	from := q.list(f.List)
 	convert := func(rank int, w *workload) WorkloadRow {
-		row := w.row(v)
+		row := w.row(m, v)
 		if from == q.pending && !m.isPartial {
 			row.Position = &rank
 		}
@@ -91,13 +91,13 @@ func (q *clusterQueue) list(name string) *list[*workload] {
 	return q.pending
 }
 
-func (w *workload) row(v Viewer) WorkloadRow {
+func (w *workload) row(m *Model, v Viewer) WorkloadRow {
 	if !v.seesNamespace(w.key.Namespace) {
 		return WorkloadRow{IsHidden: true, State: w.state}
 	}
 	return WorkloadRow{
 		State: w.state, Namespace: w.key.Namespace, Name: w.key.Name, Queue: w.localQueue.key.Name, OwnerKind: w.ownerKind, Owner: w.ownerName,
-		Stage: w.stage, Priority: w.priority, Created: w.created, Since: w.since, Reason: w.reason, Message: w.message,
+		Stage: w.stage, Priority: w.priority, Created: w.created, Since: w.since, Reason: w.reason, Message: m.redact(v, w.message),
 		Requests: w.requests, Held: amountsHeld(w.held), ExpectedStart: startOf(w),
 	}
 }

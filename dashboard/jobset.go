@@ -154,27 +154,27 @@ type JobSetsAnswer struct {
 func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 	var answer JobSetsAnswer
 	f.Text = strings.ToLower(f.Text)
-	convert := func(_ int, js *jobSet) JobSetRow { return m.jobSetRow(js) }
-	if v.Namespace == nil && f == (JobSetFilter{}) {
+	convert := func(_ int, js *jobSet) JobSetRow { return m.jobSetRow(v, js) }
+	if v.seesAllJobSets() && f == (JobSetFilter{}) {
 		answer.Page = pageOfList(w, m.jobSets, convert)
 		return answer
 	}
 	matches := func(js *jobSet) bool {
-		if !v.seesNamespace(js.key.Namespace) {
+		if !v.seesJobSets(js.key.Namespace) {
 			answer.Hidden++
 			return false
 		}
 		return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
-			(f.ClusterQueue == "" || m.clusterQueueOf(js) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
+			(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
 	}
 	answer.Page = pageOf(w, m.jobSets.from(0), matches, convert)
 	return answer
 }
 
-func (m *Model) jobSetRow(js *jobSet) JobSetRow {
+func (m *Model) jobSetRow(v Viewer, js *jobSet) JobSetRow {
 	row := JobSetRow{
-		Namespace: js.key.Namespace, Name: js.key.Name, Queue: js.queue, ClusterQueue: m.clusterQueueOf(js), State: js.state, Created: js.created,
-		Restarts: js.restarts, Progress: js.progress, Reason: js.reason, Message: js.message,
+		Namespace: js.key.Namespace, Name: js.key.Name, Queue: js.queue, ClusterQueue: v.clusterQueueFor(m.clusterQueueOf(js)), State: js.state, Created: js.created,
+		Restarts: js.restarts, Progress: m.redact(v, js.progress), Reason: js.reason, Message: m.redact(v, js.message),
 	}
 	if o := m.owners[js.uid]; o != nil && o.expected != nil {
 		row.ExpectedStart = o.expected.answer()

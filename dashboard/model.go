@@ -22,9 +22,11 @@ type Model struct {
 	jobSetsByKey  map[types.NamespacedName]*jobSet
 	// namespaces counts the JobSets and quota Workloads of each namespace.
 	namespaces map[string]int
-	tree       *tree
-	history    history
-	version    uint64
+	// queueNamespaces counts the LocalQueues of each namespace.
+	queueNamespaces map[string]int
+	tree            *tree
+	history         history
+	version         uint64
 	// isPartial is true if quota Workloads are missing.
 	isPartial bool
 }
@@ -34,7 +36,7 @@ func New() *Model {
 	return &Model{
 		clusterQueues: map[string]*clusterQueue{}, cohorts: map[string]*cohort{}, localQueues: map[types.NamespacedName]*localQueue{},
 		workloads: map[types.NamespacedName]*workload{}, owners: map[types.UID]*owner{},
-		jobSets: newList(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{},
+		jobSets: newList(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{}, queueNamespaces: map[string]int{},
 		history: history{series: map[string]*series{}},
 	}
 }

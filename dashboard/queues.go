@@ -196,6 +196,7 @@ func (m *Model) localQueue(key types.NamespacedName) *localQueue {
 	if q == nil {
 		q = &localQueue{key: key, members: map[*workload]struct{}{}}
 		m.localQueues[key] = q
+		m.queueNamespaces[key.Namespace]++
 		q.move(m, "")
 	}
 	return q
@@ -221,6 +222,9 @@ func (m *Model) dropIfUnused(q *localQueue) {
 		return
 	}
 	delete(m.localQueues, q.key)
+	if m.queueNamespaces[q.key.Namespace]--; m.queueNamespaces[q.key.Namespace] == 0 {
+		delete(m.queueNamespaces, q.key.Namespace)
+	}
 	if target := m.clusterQueues[q.clusterQueue]; target != nil {
 		delete(target.localQueues, q)
 		m.dropClusterQueueIfUnused(target)

@@ -33,13 +33,13 @@ func (m *Model) Search(v Viewer, text string) []Found {
 	}
 	found = append(found, s.best()...)
 	for key, q := range m.localQueues {
-		if q.exists && v.seesNamespace(key.Namespace) {
-			s.add(Found{Kind: "LocalQueue", Namespace: key.Namespace, Name: key.Name, ClusterQueue: q.clusterQueue})
+		if q.exists && strings.Contains(key.Name, text) && v.seesNamespace(key.Namespace) {
+			s.add(Found{Kind: "LocalQueue", Namespace: key.Namespace, Name: key.Name, ClusterQueue: v.clusterQueueFor(q.clusterQueue)})
 		}
 	}
 	found = append(found, s.best()...)
 	for _, js := range m.jobSets.from(0) {
-		if v.seesNamespace(js.key.Namespace) {
+		if strings.Contains(js.key.Name, text) && v.seesJobSets(js.key.Namespace) {
 			s.add(Found{Kind: "JobSet", Namespace: js.key.Namespace, Name: js.key.Name})
 		}
 	}

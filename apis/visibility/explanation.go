@@ -168,8 +168,13 @@ func (r Reference) String() string {
 // RedactedFor returns the explanation without the names of objects in other namespaces than this one, for readers who may only see a
 // LocalQueue. The message contains no such names. The original is not changed.
 func (e *Explanation) RedactedFor(namespace string) Explanation {
+	return e.Redacted(func(name string) bool { return name == namespace })
+}
+
+// Redacted is like RedactedFor, for readers who may see several namespaces.
+func (e *Explanation) Redacted(sees func(namespace string) bool) Explanation {
 	redacted := *e
-	if e.Behind != nil && e.Behind.Namespace != namespace {
+	if e.Behind != nil && !sees(e.Behind.Namespace) {
 		redacted.Behind = nil
 	}
 	redacted.Alternatives = slices.Clone(e.Alternatives)
@@ -180,7 +185,7 @@ func (e *Explanation) RedactedFor(namespace string) Explanation {
 			s := &a.Shortages[k]
 			s.Holders = slices.Clone(s.Holders)
 			for m := range s.Holders {
-				if h := &s.Holders[m]; h.Namespace != namespace {
+				if h := &s.Holders[m]; !sees(h.Namespace) {
 					h.Reference = Reference{}
 				}
 			}

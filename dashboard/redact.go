@@ -1,0 +1,53 @@
+package dashboard
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/dashboard/redact"
+)
+
+// redact returns a text without the names of objects in namespaces that the viewer does not see. Conditions that the manager writes name no
+// such objects, but others can write conditions, too.
+func (m *Model) redact(v Viewer, text string) string {
+	if v.Namespace == nil {
+		return text
+	}
+	return redact.Text(text, func(namespace string) bool { return m.hasNamespace(namespace) && !v.seesNamespace(namespace) })
+}
+
+// hasNamespace reports whether a namespace has objects of the Model.
+func (m *Model) hasNamespace(name string) bool {
+	return m.namespaces[name] > 0 || m.queueNamespaces[name] > 0
+}
+
+// redactRow returns a row of the tree for a viewer. Rows are shared, so it changes a copy.
+func (m *Model) redactRow(v Viewer, row *QueueRow) *QueueRow {
+	if text := m.redact(v, row.Message); text != row.Message {
+		changed := *row
+		changed.Message = text
+		return &changed
+	}
+	return row
+}
+
+// redactExplanation returns an explanation without the names that the viewer may not read.
+func (m *Model) redactExplanation(v Viewer, x *visibilityapi.Explanation) *visibilityapi.Explanation {
+	if x == nil || v.Namespace == nil {
+		return x
+	}
+	redacted := x.Redacted(v.seesNamespace)
+	redacted.Message = m.redact(v, redacted.Message)
+	return &redacted
+}
+
+// clusterQueueFor returns the name of a ClusterQueue, or nothing if the viewer does not see it.
+func (v *Viewer) clusterQueueFor(name string) string {
+	if name != "" && v.seesClusterQueue(name) {
+		return name
+	}
+	return ""
+}
+
+// HasJobSet reports whether a JobSet was observed.
+func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey[key] != nil }

@@ -1,0 +1,228 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/dashboard"
+)
+
+// tenants is the number of namespaces of a random Model. The names of all objects of one begin with its name, which occurs in no other text.
+const tenants = 4
+
+func tenant(i int) string { return fmt.Sprintf("ns%dx", i) }
+
+// gossip returns a text that names objects of random namespaces.
+func gossip(t *rapid.T) string {
+	words := []string{"Preempted", "by", "7/10", "nvidia.com/gpu", "in", "quota"}
+	for i := range rapid.IntRange(0, 3).Draw(t, "names") {
+		name := tenant(rapid.IntRange(0, tenants-1).Draw(t, fmt.Sprint("named ", i)))
+		form := rapid.SampledFrom([]string{"%[1]s/%[1]s-js", "held by %[1]s/%[1]s-w,", "namespace %[1]s.", `Namespace "%[1]s"`, "(%[1]s/%[1]s-w/train)", "x/%[1]s/%[1]s-js."})
+		words = append(words, fmt.Sprintf(form.Draw(t, fmt.Sprint("form ", i)), name))
+	}
+	return strings.Join(rapid.Permutation(words).Draw(t, "words"), " ")
+}
+
+// A population is a Model with random objects, and the JobSets that a view can show.
+type population struct {
+	model   *dashboard.Model
+	jobSets []*dashboard.JobSetObjects
+}
+
+func populate(t *rapid.T) *population {
+	p := &population{model: dashboard.New()}
+	for _, name := range []string{"qa", "qb"} {
+		q := clusterQueue(name, "cohort-of-"+name, "10")
+		q.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: "R", Message: gossip(t)}}
+		p.model.Observe(q)
+	}
+	for i := range tenants {
+		name := tenant(i)
+		// The objects name a LocalQueue of their namespace.
+		lq := localQueue(name, "lq", rapid.SampledFrom([]string{"qa", "qb"}).Draw(t, "queue of "+name))
+		lq.Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse, Reason: "R", Message: gossip(t)}}
+		p.model.Observe(lq)
+		js := jobSet(name, name+"-js", "train", "eval")
+		js.Status.Conditions = []metav1.Condition{
+			{Type: "StageAdmitted", Status: metav1.ConditionFalse, Reason: "R", Message: gossip(t)},
+			{Type: "StageInProgress", Status: metav1.ConditionTrue, Reason: "R", Message: gossip(t)},
+		}
+		p.model.Observe(js)
+		w := stageWorkload(js, "train", p.conditions(t)...)
+		p.model.Observe(w)
+		p.model.Observe(workload(name, name+"-w", "lq"))
+		p.jobSets = append(p.jobSets, &dashboard.JobSetObjects{
+			JobSet: js, Workloads: []*kueue.Workload{w}, Gap: gossip(t), Explanations: map[string]*visibilityapi.Explanation{w.Name: explanation(t)},
+		})
+	}
+	return p
+}
+
+func (p *population) conditions(t *rapid.T) []metav1.Condition {
+	waits := condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", 1)
+	holds := condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "Reserved", 1)
+	evicted := condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", 2)
+	waits.Message, holds.Message, evicted.Message = gossip(t), gossip(t), gossip(t)
+	return rapid.SampledFrom([][]metav1.Condition{{waits}, {holds}, {holds, evicted}}).Draw(t, "conditions")
+}
+
+func explanation(t *rapid.T) *visibilityapi.Explanation {
+	reference := func(what string) visibilityapi.Reference {
+		name := tenant(rapid.IntRange(0, tenants-1).Draw(t, what))
+		return visibilityapi.Reference{Namespace: name, Name: name + "-js"}
+	}
+	behind := reference("behind")
+	return &visibilityapi.Explanation{Message: gossip(t), Behind: &behind, Alternatives: []visibilityapi.Alternative{{
+		Shortages: []visibilityapi.Shortage{{Holders: []visibilityapi.Holder{{Reference: reference("holder 1")}, {Reference: reference("holder 2")}}}},
+	}}}
+}
+
+// answers returns what a viewer gets for all requests, each of them with all names as filters.
+func (p *population) answers(v dashboard.Viewer) map[string]any {
+	m, all := p.model, map[string]any{}
+	names := []string{"", "ns", "js", "lq"}
+	for i := range tenants {
+		names = append(names, tenant(i), tenant(i)+"-js", tenant(i)+"-w", tenant(i)+"-js-train")
+	}
+	all["namespaces"] = m.Namespaces(v)
+	for _, name := range names {
+		all["search "+name] = m.Search(v, name)
+		all["jobsets "+name] = []any{
+			m.JobSets(v, dashboard.JobSetFilter{Text: name}, dashboard.Window{}), m.JobSets(v, dashboard.JobSetFilter{Namespace: name}, dashboard.Window{}),
+		}
+		all["queues "+name] = []any{
+			m.Queues(v, dashboard.QueueFilter{Text: name}, dashboard.Window{}), m.Queues(v, dashboard.QueueFilter{Namespace: name}, dashboard.Window{}),
+		}
+		for _, queue := range []string{"qa", "qb"} {
+			for _, list := range []string{dashboard.ListPending, dashboard.ListHolding, dashboard.ListOther} {
+				one, isSeen := m.Workloads(v, queue, dashboard.WorkloadFilter{List: list, Text: name}, dashboard.Window{})
+				two, _ := m.Workloads(v, queue, dashboard.WorkloadFilter{List: list, Namespace: name}, dashboard.Window{})
+				all[fmt.Sprint(queue, list, name)] = []any{one, two, isSeen}
+			}
+		}
+	}
+	for _, queue := range []string{"qa", "qb"} {
+		all[queue], _ = m.Queue(v, queue, start)
+	}
+	for _, objects := range p.jobSets {
+		if v.SeesJobSets(objects.JobSet.Namespace) {
+			all["jobset "+objects.JobSet.Name] = m.JobSet(v, objects, start)
+		}
+	}
+	return all
+}
+
+// Whatever the objects say, no answer to a viewer has a name of a namespace that the viewer does not see, and the counts remain.
+func TestNoAnswerNamesWhatIsHidden(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := populate(t)
+		sees := rapid.SliceOfN(rapid.Bool(), tenants, tenants).Draw(t, "sees")
+		seesJobSets := rapid.SliceOfN(rapid.Bool(), tenants, tenants).Draw(t, "sees JobSets")
+		allowed := func(of []bool) func(string) bool {
+			return func(name string) bool {
+				return slices.ContainsFunc([]int{0, 1, 2, 3}, func(i int) bool { return of[i] && tenant(i) == name })
+			}
+		}
+		v := dashboard.Viewer{Namespace: allowed(sees), JobSets: allowed(seesJobSets)}
+		text, err := json.Marshal(p.answers(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tenants {
+			// The keys of the answers have the names of the filters.
+			if named := strings.Count(withoutKeys(string(text)), tenant(i)); !sees[i] && named > 0 {
+				t.Errorf("namespace %s is named %d times", tenant(i), named)
+			} else if sees[i] && named == 0 {
+				t.Errorf("namespace %s is not named", tenant(i))
+			}
+		}
+		for _, queue := range []string{"qa", "qb"} {
+			full, _ := p.model.Queue(dashboard.Viewer{}, queue, start)
+			got, _ := p.model.Queue(v, queue, start)
+			if fmt.Sprint(full.States) != fmt.Sprint(got.States) || len(full.LocalQueues) != len(got.LocalQueues)+got.HiddenLocalQueues {
+				t.Errorf("the counts of %s: %v and %d hidden, want %v", queue, got.States, got.HiddenLocalQueues, full.States)
+			}
+		}
+		if got := p.model.JobSets(v, dashboard.JobSetFilter{}, dashboard.Window{}); got.Total+got.Hidden != tenants {
+			t.Errorf("%d JobSets and %d hidden", got.Total, got.Hidden)
+		}
+	})
+}
+
+// withoutKeys removes the keys of the map of answers.
+func withoutKeys(text string) string {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return text
+	}
+	var values strings.Builder
+	for _, value := range all {
+		values.Write(value)
+	}
+	return values.String()
+}
+
+// A message keeps what is no name of another namespace.
+func TestMessages(t *testing.T) {
+	v := dashboard.Viewer{Namespace: func(name string) bool { return name == "mine" }}
+	for message, want := range map[string]string{
+		"7/10 nvidia.com/gpu of a100 are used": "7/10 nvidia.com/gpu of a100 are used",
+		"held by other/train, and mine/eval.":  "held by an object of another namespace, and mine/eval.",
+		"in namespace other.":                  "in namespace (hidden).",
+		`in Namespace "mine" and other`:        `in Namespace "mine" and other`,
+		"preempted by (other/a/b)":             "preempted by (an object of another namespace)",
+		"ünicode other/train":                  "ünicode an object of another namespace",
+		"gone/train":                           "gone/train",
+		"other/":                               "other/",
+	} {
+		m := dashboard.New()
+		js := jobSet("mine", "a", "train")
+		js.Status.Conditions = []metav1.Condition{{Type: "StageAdmitted", Status: metav1.ConditionFalse, Reason: "R", Message: message}}
+		for _, object := range []metav1.Object{js, localQueue("other", "lq", "q")} {
+			m.Observe(object)
+		}
+		if got := m.JobSets(v, dashboard.JobSetFilter{}, dashboard.Window{}).Items[0].Message; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}).Items[0].Message; got != message {
+			t.Errorf("%q for a reader of all, want %q", got, message)
+		}
+	}
+}
+
+// A viewer of the quota Workloads of a namespace may not see its JobSets, or the ClusterQueue to which they lead.
+func TestPartOfTheRights(t *testing.T) {
+	m := dashboard.New()
+	for _, object := range []metav1.Object{clusterQueue("q", "", "1"), localQueue("mine", "lq", "q"), jobSet("mine", "js", "train"), workload("mine", "w", "lq")} {
+		m.Observe(object)
+	}
+	none := func(string) bool { return false }
+	if got := m.JobSets(dashboard.Viewer{JobSets: none}, dashboard.JobSetFilter{}, dashboard.Window{}); got.Total != 0 || got.Hidden != 1 {
+		t.Errorf("%d JobSets and %d hidden", got.Total, got.Hidden)
+	}
+	if got := m.Search(dashboard.Viewer{JobSets: none}, "js"); len(got) != 0 {
+		t.Errorf("found %v", got)
+	}
+	if got := m.JobSets(dashboard.Viewer{ClusterQueue: none}, dashboard.JobSetFilter{}, dashboard.Window{}); got.Items[0].ClusterQueue != "" {
+		t.Errorf("the ClusterQueue %s", got.Items[0].ClusterQueue)
+	}
+	if got := m.JobSets(dashboard.Viewer{ClusterQueue: none}, dashboard.JobSetFilter{ClusterQueue: "q"}, dashboard.Window{}); got.Total != 0 {
+		t.Errorf("a filter finds %d JobSets", got.Total)
+	}
+	if got := m.Search(dashboard.Viewer{ClusterQueue: none}, "lq"); len(got) != 1 || got[0].ClusterQueue != "" {
+		t.Errorf("found %v", got)
+	}
+	v := dashboard.Viewer{ClusterQueue: none}
+	objects := &dashboard.JobSetObjects{JobSet: jobSet("mine", "js", "train"), Workloads: []*kueue.Workload{stageWorkload(jobSet("mine", "js"), "train")}}
+	if got := m.JobSet(v, objects, start); got.Stages[0].ClusterQueue != "" {
+		t.Errorf("the stage is in ClusterQueue %s", got.Stages[0].ClusterQueue)
+	}
+}
