@@ -262,6 +262,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 			a.Position = new(known.in.rank(known))
 		}
 	}
+	a.ClusterQueue = r.v.clusterQueueFor(a.ClusterQueue)
 	isWaiting := s.state == Pending || s.state == BackingOff
 	if e := jobsetstatus.ExpectedStartOf(r.objects.JobSet); e != nil && e.Stage == a.Name && isWaiting {
 		a.ExpectedStart = &StartAnswer{Certainty: e.Certainty, By: e.By, About: e.About, Basis: r.m.redact(r.v, e.Basis), Computed: e.Computed}
