@@ -121,7 +121,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	workers := config.Concurrency.Workers
+	workers, throttle := config.Concurrency.Workers, engine.NewThrottle(runner)
 	return errors.Join(
 		mgr.Add(runner),
 		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: runner, Metrics: counts, Version: versionText()}),
@@ -146,7 +146,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		groupstart.SetupWithManager(ctx, mgr, groupstart.Config{
 			Metrics: counts, Namespaces: namespaces, WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil, Server: config.GroupStart,
 		}),
-		visibility.SetupWithManager(mgr, runner, config.Visibility),
+		visibility.SetupWithManager(mgr, throttle, config.Visibility),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),

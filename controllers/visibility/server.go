@@ -28,23 +28,24 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
 type server struct {
 	config configapi.Visibility
-	// engine answers.
-	engine engine
+	// throttle passes requests to the engine, which answers.
+	throttle *engine.Throttle
 	// mgr connects to the API server, which authenticates and authorizes requests.
 	mgr ctrl.Manager
 }
 
-// SetupWithManager adds the server to a manager, unless it is turned off. The engine is a Runner of controllers/engine. The defaults of the
-// configuration must be set.
-func SetupWithManager(mgr ctrl.Manager, e engine, config configapi.Visibility) error {
+// SetupWithManager adds the server to a manager, unless it is turned off. The defaults of the configuration must be
+// set.
+func SetupWithManager(mgr ctrl.Manager, throttle *engine.Throttle, config configapi.Visibility) error {
 	if !*config.Enable {
 		return nil
 	}
-	return mgr.Add(&server{config: config, engine: e, mgr: mgr})
+	return mgr.Add(&server{config: config, throttle: throttle, mgr: mgr})
 }
 
 // kubernetesVersion is the version of the serving libraries.
@@ -139,12 +140,11 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 
 func (s *server) storage() map[string]rest.Storage {
 	clusterQueue, localQueue := queue{singular: "clusterqueue"}, queue{singular: "localqueue", isNamespaced: true}
-	throttle := newThrottle(s.engine)
 	return map[string]rest.Storage{
 		"clusterqueues":                  clusterQueue,
-		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: throttle, reader: s.mgr.GetClient()},
+		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: s.throttle, reader: s.mgr.GetClient()},
 		"localqueues":                    localQueue,
-		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: throttle, reader: s.mgr.GetClient()},
+		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: s.throttle, reader: s.mgr.GetClient()},
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
 // A queue is the resource whose subresource can be read. It has no content itself.
@@ -51,7 +52,7 @@ func (q queue) GetSingularName() string { return q.singular }
 // pendingWorkloads returns the pending quota Workloads of a queue.
 type pendingWorkloads struct {
 	queue
-	throttle *throttle
+	throttle *engine.Throttle
 	// reader reads quota Workloads from the cache.
 	reader client.Reader
 }
@@ -81,7 +82,7 @@ func (p pendingWorkloads) Get(ctx context.Context, name string, options runtime.
 	}
 	var all []admission.Pending
 	exists := false
-	if err := p.throttle.ask(ctx, func(e *admission.Engine) { all, exists = p.list(e, key, page) }); err != nil {
+	if err := p.throttle.Ask(ctx, func(e *admission.Engine) { all, exists = p.list(e, key, page) }); err != nil {
 		return nil, err
 	}
 	if !exists {
@@ -102,7 +103,7 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 		exists, isHere bool
 		failure        error
 	)
-	err := p.throttle.ask(ctx, func(e *admission.Engine) {
+	err := p.throttle.Ask(ctx, func(e *admission.Engine) {
 		if _, exists = p.list(e, key, admission.Page{}); !exists {
 			return
 		}

@@ -1,4 +1,4 @@
-package visibility
+package engine
 
 import (
 	"context"
@@ -18,26 +18,27 @@ const (
 	pause = 9
 )
 
-// An engine answers requests on its own goroutine.
-type engine interface {
+// A Viewer answers requests on the goroutine of the engine, as a Runner does.
+type Viewer interface {
 	View(ctx context.Context, f func(*admission.Engine)) error
 }
 
-// A throttle passes one request at a time to the engine.
-type throttle struct {
-	engine engine
+// A Throttle passes one request at a time to the engine. All servers share one, so that requests never take more than a tenth of its time.
+type Throttle struct {
+	engine Viewer
 	// turn has the time from which the next request may be passed.
 	turn chan time.Time
 }
 
-func newThrottle(e engine) *throttle {
-	a := &throttle{engine: e, turn: make(chan time.Time, 1)}
+// NewThrottle returns a Throttle.
+func NewThrottle(e Viewer) *Throttle {
+	a := &Throttle{engine: e, turn: make(chan time.Time, 1)}
 	a.turn <- time.Time{}
 	return a
 }
 
-// ask runs f on the engine. If it returns an error, f may still run later, so the caller must not read what f writes.
-func (a *throttle) ask(ctx context.Context, f func(*admission.Engine)) error {
+// Ask runs f on the engine. If it returns an error, f may still run later, so the caller must not read what f writes.
+func (a *Throttle) Ask(ctx context.Context, f func(*admission.Engine)) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	var next time.Time
