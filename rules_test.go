@@ -74,6 +74,7 @@ var layers = map[string][]string{
 	"dashboard":        {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*", "dashboard/redact"},
 	"dashboard/redact": {},
 	"dashboard/page":   {},
+	"dashboard/access": {"dashboard"},
 	"dashboard/server": {"apis", "dashboard", "snapshot"},
 	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,

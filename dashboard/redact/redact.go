@@ -1,7 +1,10 @@
 // Package redact removes names from texts.
 package redact
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // What a text has instead of names.
 const (
@@ -38,10 +41,8 @@ func isOfName(r rune) bool {
 func word(before, word string, isHidden func(namespace string) bool) string {
 	bare := strings.TrimRight(word, ".-/") // a name does not end so, but a sentence may
 	parts := strings.Split(bare, "/")
-	for _, namespace := range parts[:len(parts)-1] {
-		if isHidden(namespace) {
-			return otherObject + word[len(bare):]
-		}
+	if slices.ContainsFunc(parts[:len(parts)-1], isHidden) {
+		return otherObject + word[len(bare):]
 	}
 	if strings.EqualFold(before, "namespace") && isHidden(bare) {
 		return hidden + word[len(bare):]

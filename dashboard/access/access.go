@@ -1,0 +1,208 @@
+// Package access decides what the senders of requests to the dashboard may see. It keeps no list of users or rights: the API server reviews tokens
+// and rights, and its answers are kept for less than a minute if they allow something.
+package access
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+)
+
+// How long answers of the API server count. Rights that are revoked must be gone within a minute; most namespaces are denied to most users, so
+// denials are kept longer: new rights are seen later, or after the user has signed in again.
+const (
+	tokenTime   = 20 * time.Second
+	refusalTime = 10 * time.Second
+	grantTime   = 30 * time.Second
+	denialTime  = 2 * time.Minute
+	// knownTime is how long a token that was accepted counts as known: reviews of known tokens are not limited by those of unknown ones.
+	knownTime = 10 * time.Minute
+)
+
+// Limits of what is kept, and of reviews of unknown tokens.
+const (
+	maxTokens     = 4096
+	maxVerdicts   = 65_536
+	unknownPerSec = 10
+	unknownBurst  = 50
+)
+
+// A Config configures a Gate.
+type Config struct {
+	// ReviewToken returns the user of a token, or nil if the API server does not accept the token.
+	ReviewToken func(ctx context.Context, token string) (*authenticationv1.UserInfo, error)
+	// ReviewAccess reports whether a user has a right.
+	ReviewAccess func(ctx context.Context, review *authorizationv1.SubjectAccessReviewSpec) (bool, error)
+	// OnError gets the errors of the API server. Users do not get them.
+	OnError func(error)
+	// Clock is the time, which is that of the machine if it is nil.
+	Clock clock.Clock
+}
+
+// A Gate opens sessions. It is safe for concurrent use.
+type Gate struct {
+	Config
+	// secret makes the keys of tokens: the tokens themselves are not kept.
+	secret []byte
+	// tokens has an identity for each key of a token, users a *User for each key of a user, and verdicts a verdict for each question.
+	tokens, users, verdicts *utilcache.LRUExpireCache
+	unknown                 flowcontrol.PassiveRateLimiter
+}
+
+// New returns a Gate.
+func New(config *Config) *Gate {
+	g := &Gate{Config: *config, secret: []byte(rand.Text())}
+	if g.Clock == nil {
+		g.Clock = clock.RealClock{}
+	}
+	g.tokens = utilcache.NewLRUExpireCacheWithClock(maxTokens, g.Clock)
+	g.users = utilcache.NewLRUExpireCacheWithClock(maxTokens, g.Clock)
+	g.verdicts = utilcache.NewLRUExpireCacheWithClock(maxVerdicts, g.Clock)
+	g.unknown = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(unknownPerSec, unknownBurst, g.Clock)
+	return g
+}
+
+// A key identifies a token or a user without containing it.
+type key [sha256.Size]byte
+
+func (g *Gate) keyOf(text []byte) (k key) {
+	mac := hmac.New(sha256.New, g.secret)
+	mac.Write(text)
+	mac.Sum(k[:0])
+	return k
+}
+
+// An identity is the answer about a token. Its user is nil if the token was not accepted.
+type identity struct {
+	user     *User
+	reviewed time.Time
+}
+
+// A User is the sender of requests.
+type User struct {
+	info authenticationv1.UserInfo
+	key  key
+	// unfinished counts the answers for which not all rights were known.
+	unfinished atomic.Uint64
+	pace
+}
+
+// A verdict is the answer to a question. After its time it is not known whether it still holds.
+type verdict struct {
+	isAllowed bool
+	until     time.Time
+}
+
+// Open returns a session of the user of a token. It fails with an error for the user if the token is not accepted, or cannot be reviewed.
+func (g *Gate) Open(ctx context.Context, token string) (*Session, error) {
+	user, err := g.userOf(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return g.open(ctx, user)
+}
+
+// SignIn is Open for a token that a user has just entered: rights that were denied before are reviewed again.
+func (g *Gate) SignIn(ctx context.Context, token string) (*Session, error) {
+	user, err := g.userOf(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	g.verdicts.RemoveAll(func(k any) bool { q, isQuestion := k.(question); return isQuestion && q.user == user.key })
+	return g.open(ctx, user)
+}
+
+func (g *Gate) userOf(ctx context.Context, token string) (*User, error) {
+	k := g.keyOf([]byte(token))
+	var known identity
+	if found, isThere := g.tokens.Get(k); isThere {
+		known, _ = found.(identity)
+		if known.user == nil {
+			return nil, errRefused()
+		}
+		if g.Clock.Since(known.reviewed) < tokenTime {
+			return known.user, nil
+		}
+	}
+	if known.user == nil && !g.unknown.TryAccept() {
+		return nil, apierrors.NewTooManyRequests("too many unknown tokens are being verified; retry", 1)
+	}
+	info, err := g.ReviewToken(ctx, token)
+	if err != nil {
+		g.OnError(fmt.Errorf("review a token: %w", err))
+		return nil, apierrors.NewServiceUnavailable("tokens cannot be verified at present; the log of the manager has the reason")
+	}
+	if info == nil {
+		g.tokens.Add(k, identity{}, refusalTime)
+		return nil, errRefused()
+	}
+	user, err := g.user(info)
+	if err != nil {
+		return nil, err
+	}
+	g.tokens.Add(k, identity{user: user, reviewed: g.Clock.Now()}, knownTime)
+	return user, nil
+}
+
+func errRefused() error {
+	return apierrors.NewUnauthorized("the API server does not accept the token: it may have expired, or belong to another cluster")
+}
+
+// user returns the User with these facts, which all of its tokens share.
+func (g *Gate) user(info *authenticationv1.UserInfo) (*User, error) {
+	if info.Username == "" {
+		return nil, errRefused()
+	}
+	text, err := json.Marshal(info) // with its maps in the order of their keys
+	if err != nil {
+		return nil, fmt.Errorf("encode the user: %w", err)
+	}
+	k := g.keyOf(text)
+	user := &User{info: *info, key: k, pace: newPace(g.Clock)}
+	if found, isThere := g.users.Get(k); isThere {
+		user, _ = found.(*User)
+	}
+	g.users.Add(k, user, knownTime)
+	return user, nil
+}
+
+// review answers a question, from the answers that are kept if possible.
+func (g *Gate) review(ctx context.Context, u *User, q question) (bool, error) {
+	if known, isKnown := g.verdict(q); isKnown {
+		return known.isAllowed, nil
+	}
+	allowed, err := g.ReviewAccess(ctx, q.spec(&u.info))
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			g.OnError(fmt.Errorf("review the rights of a user: %w", err))
+		}
+		return false, apierrors.NewServiceUnavailable("rights cannot be verified at present; the log of the manager has the reason")
+	}
+	ttl := denialTime
+	if allowed {
+		ttl = grantTime
+	}
+	g.verdicts.Add(q, verdict{allowed, g.Clock.Now().Add(ttl)}, knownTime)
+	return allowed, nil
+}
+
+// verdict returns the last answer to a question, and whether it still holds.
+func (g *Gate) verdict(q question) (last verdict, isKnown bool) {
+	if found, isThere := g.verdicts.Get(q); isThere {
+		last, _ = found.(verdict)
+	}
+	return last, g.Clock.Now().Before(last.until)
+}
