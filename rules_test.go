@@ -75,7 +75,7 @@ var layers = map[string][]string{
 	"dashboard/redact": {},
 	"dashboard/page":   {},
 	"dashboard/access": {"dashboard"},
-	"dashboard/server": {"apis", "dashboard", "snapshot"},
+	"dashboard/server": {"apis", "dashboard", "dashboard/access", "snapshot"},
 	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.

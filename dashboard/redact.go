@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"k8s.io/apimachinery/pkg/types"
-
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/dashboard/redact"
 )
@@ -48,6 +46,3 @@ func (v *Viewer) clusterQueueFor(name string) string {
 	}
 	return ""
 }
-
-// HasJobSet reports whether a JobSet was observed.
-func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey[key] != nil }

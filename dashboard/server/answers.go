@@ -14,6 +14,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/dashboard"
+	"github.com/tranche-dev/tranche/dashboard/access"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // maxText is the length of the longest text that is searched.
@@ -27,13 +29,24 @@ type aboutAnswer struct {
 	JobSetStates     []dashboard.JobSetState `json:"jobSetStates"`
 }
 
-func (s *server) about(_ *http.Request, v dashboard.Viewer) (any, error) {
-	answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
-	s.Store.Use(func(m *dashboard.Model) { answer.ObjectNamespaces = m.Namespaces(v) })
-	return answer, nil
+func (s *server) about(r *http.Request, session *access.Session) (answerer, error) {
+	return func(v dashboard.Viewer) (any, error) {
+		answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
+		s.Store.Use(func(m *dashboard.Model) { answer.ObjectNamespaces = m.Namespaces(v) })
+		if session != nil {
+			answer.User = session.Name()
+			_, answer.CanSignOut = tokenOf(r)
+			if n := session.Unknown(); n > 0 {
+				answer.Gaps = append(slices.Clone(answer.Gaps), snapshot.Gap{
+					Resource: "workloads.kueue.x-k8s.io", Reason: fmt.Sprintf("your rights in %d more namespaces are being read", n), Cure: "wait a few seconds",
+				})
+			}
+		}
+		return answer, nil
+	}, nil
 }
 
-func (s *server) queues(r *http.Request, v dashboard.Viewer) (answer any, err error) {
+func (s *server) queues(r *http.Request, _ *access.Session) (answerer, error) {
 	q := reader{values: r.URL.Query()}
 	states := []string{
 		dashboard.QueuesPending, dashboard.QueuesBorrowing, dashboard.QueuesLending, dashboard.QueuesIdle, dashboard.QueuesInactive,
@@ -42,25 +55,26 @@ func (s *server) queues(r *http.Request, v dashboard.Viewer) (answer any, err er
 		Under: q.text("under"), Text: q.text("text"), Namespace: q.text("namespace"), State: q.oneOf("state", states),
 	}
 	window := q.window()
-	if q.err != nil {
-		return nil, q.err
-	}
-	s.Store.Use(func(m *dashboard.Model) { answer = m.Queues(v, filter, window) })
-	return answer, nil
+	return func(v dashboard.Viewer) (answer any, err error) {
+		s.Store.Use(func(m *dashboard.Model) { answer = m.Queues(v, filter, window) })
+		return answer, nil
+	}, q.err
 }
 
-func (s *server) queue(r *http.Request, v dashboard.Viewer) (any, error) {
-	var answer dashboard.QueueAnswer
-	isThere := false
+func (s *server) queue(r *http.Request, _ *access.Session) (answerer, error) {
 	name := r.PathValue("queue")
-	s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Queue(v, name, time.Now()) })
-	if !isThere {
-		return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
-	}
-	return answer, nil
+	return func(v dashboard.Viewer) (any, error) {
+		var answer dashboard.QueueAnswer
+		isThere := false
+		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Queue(v, name, time.Now()) })
+		if !isThere {
+			return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
+		}
+		return answer, nil
+	}, nil
 }
 
-func (s *server) workloads(r *http.Request, v dashboard.Viewer) (any, error) {
+func (s *server) workloads(r *http.Request, _ *access.Session) (answerer, error) {
 	q := reader{values: r.URL.Query()}
 	filter := dashboard.WorkloadFilter{
 		List:      q.oneOf("list", []string{dashboard.ListPending, dashboard.ListHolding, dashboard.ListOther}),
@@ -68,55 +82,65 @@ func (s *server) workloads(r *http.Request, v dashboard.Viewer) (any, error) {
 		State: dashboard.State(q.oneOf("state", texts(dashboard.States()))),
 	}
 	window := q.window()
-	if q.err != nil {
-		return nil, q.err
-	}
-	var answer dashboard.Page[dashboard.WorkloadRow]
-	isThere := false
 	name := r.PathValue("queue")
-	s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Workloads(v, name, filter, window) })
-	if !isThere {
-		return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
-	}
-	return answer, nil
+	return func(v dashboard.Viewer) (any, error) {
+		var answer dashboard.Page[dashboard.WorkloadRow]
+		isThere := false
+		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Workloads(v, name, filter, window) })
+		if !isThere {
+			return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
+		}
+		return answer, nil
+	}, q.err
 }
 
-func (s *server) jobSets(r *http.Request, v dashboard.Viewer) (answer any, err error) {
+func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 	q := reader{values: r.URL.Query()}
 	filter := dashboard.JobSetFilter{
 		Namespace: q.text("namespace"), Queue: q.text("queue"), ClusterQueue: q.text("clusterQueue"), Text: q.text("text"),
 		State: dashboard.JobSetState(q.oneOf("state", texts(dashboard.JobSetStates()))),
 	}
 	window := q.window()
-	if q.err != nil {
-		return nil, q.err
-	}
-	s.Store.Use(func(m *dashboard.Model) { answer = m.JobSets(v, filter, window) })
-	return answer, nil
+	return func(v dashboard.Viewer) (answer any, err error) {
+		if filter.Namespace != "" {
+			v.SeesJobSets(filter.Namespace) // this right is needed first
+		}
+		s.Store.Use(func(m *dashboard.Model) { answer = m.JobSets(v, filter, window) })
+		return answer, nil
+	}, q.err
 }
 
-func (s *server) jobSet(r *http.Request, v dashboard.Viewer) (answer any, err error) {
+func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, error) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	if v.Namespace != nil && !v.Namespace(key.Namespace) {
-		return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name)
+	if session != nil {
+		// A JobSet that may not be seen and one that does not exist look the same.
+		isAllowed := false
+		s.Store.Use(func(m *dashboard.Model) { isAllowed = m.HasJobSet(key) })
+		if isAllowed {
+			var err error
+			if isAllowed, err = session.MayGetJobSet(r.Context(), key); err != nil {
+				return nil, err
+			}
+		}
+		if !isAllowed {
+			return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name)
+		}
 	}
 	objects, err := s.JobSet(r.Context(), key)
-	if err != nil {
-		return nil, err
-	}
-	s.Store.Use(func(m *dashboard.Model) { answer = m.JobSet(v, objects, time.Now()) })
-	return answer, nil
+	return func(v dashboard.Viewer) (answer any, err error) {
+		s.Store.Use(func(m *dashboard.Model) { answer = m.JobSet(v, objects, time.Now()) })
+		return answer, nil
+	}, err
 }
 
-func (s *server) search(r *http.Request, v dashboard.Viewer) (any, error) {
+func (s *server) search(r *http.Request, _ *access.Session) (answerer, error) {
 	q := reader{values: r.URL.Query()}
 	text := q.text("text")
-	if q.err != nil {
-		return nil, q.err
-	}
-	var found []dashboard.Found
-	s.Store.Use(func(m *dashboard.Model) { found = m.Search(v, text) })
-	return map[string]any{"items": found}, nil
+	return func(v dashboard.Viewer) (any, error) {
+		var found []dashboard.Found
+		s.Store.Use(func(m *dashboard.Model) { found = m.Search(v, text) })
+		return map[string]any{"items": found}, nil
+	}, q.err
 }
 
 // A reader reads the parameters of a request, and keeps the first error.

@@ -16,14 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/dashboard"
+	"github.com/tranche-dev/tranche/dashboard/access"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// updateInterval is the shortest time between two events of a stream, and keepAlive the longest.
-const (
-	updateInterval = time.Second
-	keepAlive      = 15 * time.Second
-)
+// answerTime is how long a request may wait for its answer.
+const answerTime = 15 * time.Second
 
 // contentPolicy lets the page load its own files and no others.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -35,8 +33,8 @@ type Config struct {
 	Store *Store
 	// JobSet reads a JobSet with what belongs to it.
 	JobSet func(ctx context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error)
-	// Viewer returns what the sender of a request may see. Nil stands for all objects of the Model.
-	Viewer func(r *http.Request) (dashboard.Viewer, error)
+	// Gate decides what the sender of a request may see, and users sign in with a token of theirs. Nil stands for all objects of the Model.
+	Gate *access.Gate
 	// About describes what is served.
 	About func() About
 	// Page has the files of the page.
@@ -56,6 +54,8 @@ type About struct {
 	// Source is the cluster, as a kubeconfig names it, and User its user.
 	Source string `json:"source,omitempty"`
 	User   string `json:"user,omitempty"`
+	// CanSignOut is true if the user has signed in on the page.
+	CanSignOut bool `json:"canSignOut,omitempty"`
 	// IsSynced is true if all objects have been read once.
 	IsSynced bool `json:"synced"`
 	// Namespaces are those that were read. All were read if it is empty.
@@ -66,7 +66,7 @@ type About struct {
 
 // New returns a handler.
 func New(config *Config) http.Handler {
-	s := &server{Config: config}
+	s := &server{Config: config, signInPolicy: signInPolicy()}
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/about", s.answer(s.about))
 	api.HandleFunc("GET /api/v1/queues", s.answer(s.queues))
@@ -76,15 +76,23 @@ func New(config *Config) http.Handler {
 	api.HandleFunc("GET /api/v1/jobsets/{namespace}/{name}", s.answer(s.jobSet))
 	api.HandleFunc("GET /api/v1/search", s.answer(s.search))
 	api.HandleFunc("GET /api/v1/events", s.events)
-	api.HandleFunc("GET /api/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, fmt.Errorf("%s is not served", r.URL.Path))
-	})
-	api.Handle("GET /", http.FileServerFS(config.Page))
+	api.HandleFunc("GET /api/", s.answer(func(r *http.Request, _ *access.Session) (answerer, error) {
+		return nil, notServed{fmt.Errorf("%s is not served", r.URL.Path)}
+	}))
+	files := http.FileServerFS(config.Page)
+	if config.Gate != nil {
+		s.addSignIn(api)
+		files = s.signedIn(files)
+	}
+	api.Handle("GET /", files)
 	return s.protect(api)
 }
 
 // A server answers requests.
-type server struct{ *Config }
+type server struct {
+	*Config
+	signInPolicy string
+}
 
 // protect refuses requests that a page of another site may have sent, and sets the headers that limit what the page can do.
 func (s *server) protect(next http.Handler) http.Handler {
@@ -100,7 +108,7 @@ func (s *server) protect(next http.Handler) http.Handler {
 		switch {
 		case len(s.Hosts) > 0 && !slices.Contains(s.Hosts, r.Host):
 			writeError(w, http.StatusMisdirectedRequest, fmt.Errorf("the host %q is not served; open the URL that was printed", r.Host))
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && !s.isSignIn(r):
 			h.Set("Allow", "GET, HEAD")
 			writeError(w, http.StatusMethodNotAllowed, errors.New("the dashboard only reads; use kubectl to change objects"))
 		case s.Token != "" && !s.isKnown(w, r):
@@ -110,28 +118,73 @@ func (s *server) protect(next http.Handler) http.Handler {
 	})
 }
 
-// answer returns a handler that writes the JSON of what f returns.
-func (s *server) answer(f func(r *http.Request, v dashboard.Viewer) (any, error)) http.HandlerFunc {
+// isSignIn reports whether a request is one of the two that are no reads: they change the cookie of their sender.
+func (s *server) isSignIn(r *http.Request) bool {
+	return s.Gate != nil && r.Method == http.MethodPost && (r.URL.Path == "/sign-in" || r.URL.Path == "/sign-out")
+}
+
+// An answerer computes an answer for a viewer, from the Model alone: it may be called several times.
+type answerer func(v dashboard.Viewer) (any, error)
+
+// answer returns a handler that writes the JSON of what an answerer returns. Prepare makes the answerer of a request. The session is nil if there is
+// no Gate.
+func (s *server) answer(prepare func(r *http.Request, session *access.Session) (answerer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var viewer dashboard.Viewer
-		if s.Viewer != nil {
-			var err error
-			if viewer, err = s.Viewer(r); err != nil {
-				writeError(w, statusOf(err), err)
-				return
-			}
-		}
-		body, err := f(r, viewer)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime + writeTime)) // servers of tests may have none
+		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		defer cancel()
+		body, err := s.compute(r.WithContext(ctx), prepare)
 		if err != nil {
-			writeError(w, statusOf(err), err)
+			s.writeError(w, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, body)
 	}
 }
 
-// A badRequest is an error in the parameters of a request.
-type badRequest struct{ error }
+// compute returns an answer for the user of a request.
+func (s *server) compute(r *http.Request, prepare func(*http.Request, *access.Session) (answerer, error)) (body any, err error) {
+	session, err := s.session(r.Context(), r)
+	if err != nil {
+		return nil, err
+	}
+	if session == nil {
+		f, err := prepare(r, nil)
+		if err != nil {
+			return nil, err
+		}
+		return f(dashboard.Viewer{})
+	}
+	done, err := session.Turn(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	var took time.Duration
+	defer func() { done(took) }()
+	f, err := prepare(r, session)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		started := time.Now()
+		body, err := f(session.Viewer())
+		took += time.Since(started)
+		// What the viewer may not see and what is not known yet look the same.
+		hasLearned, failure := session.Learn(r.Context())
+		if failure != nil {
+			return nil, failure
+		}
+		if !hasLearned {
+			return body, err
+		}
+	}
+}
+
+// A badRequest is an error in the parameters of a request, and notServed one in its path.
+type (
+	badRequest struct{ error }
+	notServed  struct{ error }
+)
 
 // statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
@@ -141,11 +194,25 @@ func statusOf(err error) int {
 	if _, isBad := errors.AsType[badRequest](err); isBad {
 		return http.StatusBadRequest
 	}
+	if _, isUnknown := errors.AsType[notServed](err); isUnknown {
+		return http.StatusNotFound
+	}
 	return http.StatusInternalServerError
 }
 
 func writeError(w http.ResponseWriter, status int, err error) {
 	writeJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+// writeError also tells the page whether its user has to sign in.
+func (s *server) writeError(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	if s.Gate == nil || status != http.StatusUnauthorized {
+		writeError(w, status, err)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	writeJSON(w, status, map[string]any{"error": err.Error(), "signIn": true})
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
@@ -156,39 +223,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // a client that has left gets no answer
-}
-
-// events sends the version of the Model when it has changed, at most once a second.
-func (s *server) events(w http.ResponseWriter, r *http.Request) {
-	if s.Viewer != nil {
-		if _, err := s.Viewer(r); err != nil {
-			writeError(w, statusOf(err), err)
-			return
-		}
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	ticker := time.NewTicker(updateInterval)
-	defer ticker.Stop()
-	var sent time.Time
-	for last, isFirst := uint64(0), true; ; isFirst = false {
-		version := s.Store.Version()
-		var err error
-		switch {
-		case isFirst || version != last:
-			last, sent = version, time.Now()
-			_, err = fmt.Fprintf(w, "event: change\ndata: %d\n\n", version)
-		case time.Since(sent) >= keepAlive:
-			sent = time.Now()
-			_, err = fmt.Fprint(w, ": no change\n\n")
-		}
-		if err != nil || out.Flush() != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }

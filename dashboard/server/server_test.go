@@ -152,29 +152,6 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The Viewer of a request limits all answers, and its error is the answer.
-func TestViewer(t *testing.T) {
-	url := start(t, pendingStore(2), func(c *server.Config) {
-		c.Viewer = func(r *http.Request) (dashboard.Viewer, error) {
-			if r.Header.Get("Authorization") == "" && r.URL.Query().Get("as") == "" {
-				return dashboard.Viewer{}, apierrors.NewUnauthorized("no token")
-			}
-			return dashboard.Viewer{Namespace: func(string) bool { return false }}, nil
-		}
-	})
-	for _, path := range []string{"about", "queues", "queues/q", "queues/q/workloads", "jobsets", "jobsets/team/js", "search?text=q", "events"} {
-		if status, body, _ := get(t, url+"/api/v1/"+path); status != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %d %s", path, status, body)
-		}
-	}
-	if status, body, _ := get(t, url+"/api/v1/jobsets/team/js?as=x"); status != http.StatusNotFound {
-		t.Errorf("a JobSet of a hidden namespace: %d %s", status, body)
-	}
-	if _, body, _ := get(t, url+"/api/v1/queues/q/workloads?as=x"); strings.Contains(body, "team") || strings.Count(body, `"hidden":true`) != 2 {
-		t.Errorf("the line: %s", body)
-	}
-}
-
 // The token moves from the URL to a cookie.
 func TestToken(t *testing.T) {
 	url := start(t, pendingStore(0), func(c *server.Config) { c.Token, c.Cookie = "secret", "dashboard" })

@@ -1,0 +1,22 @@
+package dashboard
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// HasJobSet reports whether a JobSet was observed.
+func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey[key] != nil }
+
+// WorkloadsOf returns the names of the quota Workloads of a JobSet in the order of their names.
+func (m *Model) WorkloadsOf(jobSet types.UID) []types.NamespacedName {
+	var keys []types.NamespacedName
+	if o := m.owners[jobSet]; o != nil {
+		for w := range o.members {
+			keys = append(keys, w.key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
