@@ -2,10 +2,13 @@ package plan
 
 import (
 	"cmp"
+	"math"
+	"math/big"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -276,7 +279,17 @@ func lostBy(e *simulator.Eviction) *Lost {
 		if lost.AcceleratorSeconds == nil {
 			lost.AcceleratorSeconds = map[corev1.ResourceName]int64{}
 		}
-		lost.AcceleratorSeconds[name] = amount.MilliValue() * lost.Seconds / 1000
+		lost.AcceleratorSeconds[name] = accelerators(amount, lost.Seconds)
 	}
 	return lost
+}
+
+// accelerators returns an amount times seconds, or the largest number if the product is larger.
+func accelerators(amount resource.Quantity, seconds int64) int64 {
+	product := milliOf(amount)
+	product.Quo(product.Mul(product, big.NewInt(seconds)), big.NewInt(thousandths))
+	if !product.IsInt64() {
+		return math.MaxInt64
+	}
+	return product.Int64()
 }

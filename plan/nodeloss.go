@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -118,47 +118,60 @@ func (l *nodeLoss) quotas(s *snapshot.Snapshot, key flavorResource) []*kueue.Res
 func (l *nodeLoss) subtract(changed *snapshot.Snapshot) {
 	for key, lost := range l.lost {
 		quotas := l.quotas(changed, key)
-		amounts := make([]int64, len(quotas))
-		unit := int64(1000)
+		amounts, unit := make([]*big.Int, len(quotas)), big.NewInt(thousandths)
 		for i, q := range quotas {
-			amounts[i] = q.NominalQuota.MilliValue()
-			if amounts[i]%unit != 0 {
-				unit = 1
+			amounts[i] = milliOf(q.NominalQuota)
+			if new(big.Int).Rem(amounts[i], unit).Sign() != 0 {
+				unit = big.NewInt(1)
 			}
 		}
 		for i := range amounts {
-			amounts[i] /= unit
+			amounts[i].Quo(amounts[i], unit)
 		}
-		for i, share := range shares(lost.MilliValue()/unit, amounts) {
-			quotas[i].NominalQuota.Sub(*resource.NewMilliQuantity(share*unit, quotas[i].NominalQuota.Format))
+		for i, share := range shares(new(big.Int).Quo(milliOf(*lost), unit), amounts) {
+			quotas[i].NominalQuota.Sub(resource.MustParse(share.Mul(share, unit).String() + "m"))
 		}
 	}
 }
 
+// thousandths are those of one.
+const thousandths = 1000
+
+// milliOf returns an amount in thousandths, rounded up. 64 bits have room for 8 Pi in thousandths, which the memory of many nodes exceeds: such an amount
+// is rounded up to whole units.
+func milliOf(q resource.Quantity) *big.Int {
+	whole := q.Value()
+	if whole < math.MaxInt64/thousandths && whole > math.MinInt64/thousandths {
+		return big.NewInt(q.MilliValue())
+	}
+	return new(big.Int).Mul(big.NewInt(whole), big.NewInt(thousandths))
+}
+
 // shares divides an amount in proportion to others, of which it takes no more than all. The largest remainders are rounded up.
-func shares(amount int64, of []int64) []int64 {
-	total := int64(0)
+func shares(amount *big.Int, of []*big.Int) []*big.Int {
+	total := new(big.Int)
 	for _, o := range of {
-		total += o
+		total.Add(total, o)
 	}
-	result, remainders := make([]int64, len(of)), make([]int64, len(of))
-	if total == 0 {
-		return result
+	result, remainders := make([]*big.Int, len(of)), make([]*big.Int, len(of))
+	if amount.Cmp(total) > 0 {
+		amount = total
 	}
-	left := min(amount, total)
-	amount = left
+	left := new(big.Int).Set(amount)
 	for i, o := range of {
-		quotient, remainder := new(big.Int).QuoRem(new(big.Int).Mul(big.NewInt(amount), big.NewInt(o)), big.NewInt(total), new(big.Int))
-		result[i], remainders[i] = quotient.Int64(), remainder.Int64()
-		left -= result[i]
+		result[i], remainders[i] = new(big.Int), new(big.Int)
+		if total.Sign() > 0 {
+			result[i].QuoRem(new(big.Int).Mul(amount, o), total, remainders[i])
+		}
+		left.Sub(left, result[i])
 	}
 	order := make([]int, len(of))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainders[b], remainders[a]) })
-	for _, i := range order[:left] {
-		result[i]++
+	slices.SortStableFunc(order, func(a, b int) int { return remainders[b].Cmp(remainders[a]) })
+	for _, i := range order[:left.Int64()] { // fewer than there are quotas
+		result[i].Add(result[i], big.NewInt(1))
 	}
 	return result
 }

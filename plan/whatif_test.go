@@ -1,15 +1,21 @@
 package plan_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 func TestQuotas(t *testing.T) {
@@ -52,6 +58,47 @@ func TestQuotasRefuse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want %s", text, err, want)
 		}
+	}
+}
+
+// TestLoseManyBytes subtracts more than 8 Pi of a resource, which exceeds 64 bits in thousandths.
+func TestLoseManyBytes(t *testing.T) {
+	for name, c := range map[string]struct {
+		quotas []string
+		lost   string
+		want   []string
+	}{
+		"a part":           {[]string{"40Pi", "20Pi"}, "12Pi", []string{"32Pi", "16Pi"}},
+		"all":              {[]string{"40Pi", "20Pi"}, "4Ei", []string{"0", "0"}},
+		"as much":          {[]string{"7Ei"}, "7Ei", []string{"0"}},
+		"with thousandths": {[]string{"9Pi", "1500m"}, "9Pi", []string{"1500m", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &snapshot.Snapshot{TakenAt: time.Now()}
+			s.ResourceFlavors = append(s.ResourceFlavors, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			for i, quota := range c.quotas {
+				s.ClusterQueues = append(s.ClusterQueues, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("q", i)}, Spec: kueue.ClusterQueueSpec{
+					ResourceGroups: []kueue.ResourceGroup{{
+						CoveredResources: []corev1.ResourceName{"memory"},
+						Flavors:          []kueue.FlavorQuotas{{Name: "default", Resources: []kueue.ResourceQuota{{Name: "memory", NominalQuota: resource.MustParse(quota)}}}},
+					}},
+				}})
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}}
+			node.Status.Allocatable = corev1.ResourceList{"memory": resource.MustParse(c.lost)}
+			s.Nodes = append(s.Nodes, node)
+			change, err := plan.LoseNodes(s, labels.Everything())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, q := range change.After().ClusterQueues {
+				got = append(got, q.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
 	}
 }
 
