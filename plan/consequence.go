@@ -74,6 +74,9 @@ const (
 	Delayed Kind = "Delayed"
 	// EvictionMoved is evicted in either case, at another time or for another reason.
 	EvictionMoved Kind = "EvictionMoved"
+	// Restarted is evicted with the change only, after a start that it does not have without the change. It starts again no later than it starts
+	// without the change, so that it loses nothing.
+	Restarted Kind = "Restarted"
 	// Earlier starts earlier with the change.
 	Earlier Kind = "Earlier"
 	// NotEvicted is evicted without the change only.
@@ -88,7 +91,7 @@ const (
 
 // Kinds returns the kinds of consequences, the worst first.
 func Kinds() []Kind {
-	return []Kind{Evicted, Unsafe, NeverFits, Delayed, EvictionMoved, Earlier, NotEvicted, FitsAgain, NewlyAdmitted, Waiting}
+	return []Kind{Evicted, Unsafe, NeverFits, Delayed, EvictionMoved, Restarted, Earlier, NotEvicted, FitsAgain, NewlyAdmitted, Waiting}
 }
 
 func (k Kind) severity() Severity {
@@ -247,10 +250,29 @@ func (c *comparison) compareEvictions(was, now *simulator.History, i int) {
 		}
 		c.add(now, c.evicted(EvictionMoved, now, i, &before.At))
 	case i < len(now.Evictions):
-		c.add(now, c.evicted(Evicted, now, i, nil))
+		kind := Evicted
+		if losesNothing(was, now) {
+			kind = Restarted
+		}
+		c.add(now, c.evicted(kind, now, i, nil))
 	case i < len(was.Evictions) && i < len(startsOf(now)):
 		c.add(now, Consequence{Kind: NotEvicted, Before: &was.Evictions[i].At, Reason: was.Evictions[i].Reason})
 	}
+}
+
+// losesNothing reports whether a quota Workload starts for the last time no later with the change than without it, although it is evicted more often with
+// it: it only loses work of starts that it does not have without the change. A start before the snapshot is earlier than all others, and one that
+// does not happen before the end of the simulation later. A quota Workload that is new with the change has nothing to be compared with.
+func losesNothing(was, now *simulator.History) bool {
+	oldStarts, newStarts := startsOf(was), startsOf(now)
+	if was.End == simulator.Gone || len(newStarts) <= len(now.Evictions) {
+		return false
+	}
+	if len(oldStarts) <= len(was.Evictions) {
+		return true
+	}
+	last, without := newStarts[len(now.Evictions)], oldStarts[len(was.Evictions)]
+	return without != nil && last != nil && !last.After(*without)
 }
 
 // evicted describes an eviction, and what follows.

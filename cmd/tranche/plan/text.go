@@ -131,6 +131,8 @@ func words(kind plan.Kind) string {
 		return "delayed"
 	case plan.EvictionMoved:
 		return "evicted otherwise"
+	case plan.Restarted:
+		return "restarted"
 	case plan.Earlier:
 		return "earlier"
 	case plan.NotEvicted:
@@ -160,7 +162,7 @@ func subject(s *plan.Stage) string {
 func details(p *plan.Plan, c *plan.Consequence) string {
 	var text string
 	switch c.Kind {
-	case plan.Evicted, plan.EvictionMoved:
+	case plan.Evicted, plan.EvictionMoved, plan.Restarted:
 		text = eviction(p, c)
 	case plan.NotEvicted:
 		text = fmt.Sprintf("is evicted %s without the change (%s)", when(p, c.Before), c.Reason)
