@@ -50,6 +50,11 @@ type Consequence struct {
 	Again *time.Time `json:"again,omitempty"`
 	// Blockers hold the quota that it needs, and release it at no known time.
 	Blockers []string `json:"blockers,omitempty"`
+	// BeforeBasis, AfterBasis and AgainBasis say from which earlier runs Before, After and Again are estimated. They are empty for times that follow
+	// from maximum execution times alone.
+	BeforeBasis string `json:"beforeBasis,omitempty"`
+	AfterBasis  string `json:"afterBasis,omitempty"`
+	AgainBasis  string `json:"againBasis,omitempty"`
 }
 
 // Lost is the work of one stage since its start. An eviction repeats it. Work of finished stages is kept.
@@ -136,6 +141,7 @@ func compare(before, after *simulator.Outcome) []Consequence {
 		gone := simulator.Record{Workload: was.Workload, JobSet: was.JobSet, Stage: was.Stage, Growth: was.Growth, IsAdmitted: was.IsAdmitted, End: simulator.Gone}
 		c.compare(was, &simulator.History{Record: gone})
 	}
+	c.addBases(before, after)
 	order := Kinds()
 	slices.SortFunc(c.consequences, func(a, b Consequence) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), compareTimes(a.After, b.After), compareTimes(a.Before, b.Before),
@@ -273,6 +279,20 @@ func losesNothing(was, now *simulator.History) bool {
 	}
 	last, without := newStarts[len(now.Evictions)], oldStarts[len(was.Evictions)]
 	return without != nil && last != nil && !last.After(*without)
+}
+
+// addBases adds what the times of the consequences come from.
+func (c *comparison) addBases(before, after *simulator.Outcome) {
+	basis := func(o *simulator.Outcome, s *Stage, at *time.Time) string {
+		if at == nil {
+			return ""
+		}
+		return o.BasisOf(admission.StageKey{Namespace: s.Namespace, Name: s.Workload}, *at).String()
+	}
+	for i := range c.consequences {
+		one := &c.consequences[i]
+		one.BeforeBasis, one.AfterBasis, one.AgainBasis = basis(before, &one.Stage, one.Before), basis(after, &one.Stage, one.After), basis(after, &one.Stage, one.Again)
+	}
 }
 
 // evicted describes an eviction, and what follows.

@@ -96,6 +96,9 @@ func New(c *Change, d *simulator.Durations, horizon time.Duration) (*Plan, error
 	return p, nil
 }
 
+// PastRuns returns how long the stages took that the snapshot has the times of, for the JobSets before and after the change.
+func (c *Change) PastRuns() *simulator.PastRuns { return simulator.PastRunsOf(c.after) }
+
 // Severity returns how bad the consequences are.
 func (p *Plan) Severity() Severity {
 	worst := Nothing

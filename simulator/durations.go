@@ -161,10 +161,7 @@ func (d *Durations) endOf(w *kueue.Workload, now time.Time) time.Time {
 	if admitted == nil {
 		return time.Time{}
 	}
-	var end time.Time
-	if limit := w.Spec.MaximumExecutionTimeSeconds; limit != nil {
-		end = admitted.LastTransitionTime.Add(time.Duration(*limit-ptr.Deref(w.Status.AccumulatedPastExecutionTimeSeconds, 0)) * time.Second)
-	}
+	end := d.limitOf(w)
 	if e := c.estimateOf(w); c.hasRunTime(e) {
 		about := admitted.LastTransitionTime.Add(e.expected(now.Sub(admitted.LastTransitionTime.Time)))
 		if end.IsZero() || about.Before(end) {
@@ -172,6 +169,22 @@ func (d *Durations) endOf(w *kueue.Workload, now time.Time) time.Time {
 		}
 	}
 	return end
+}
+
+// limitOf returns when an admitted quota Workload has run for its maximum execution time, or zero.
+func (*Durations) limitOf(w *kueue.Workload) time.Time {
+	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
+	limit := w.Spec.MaximumExecutionTimeSeconds
+	if admitted == nil || limit == nil {
+		return time.Time{}
+	}
+	return admitted.LastTransitionTime.Add(time.Duration(*limit-ptr.Deref(w.Status.AccumulatedPastExecutionTimeSeconds, 0)) * time.Second)
+}
+
+// hasReachedLimit reports whether a quota Workload has run for its maximum execution time.
+func (d *Durations) hasReachedLimit(w *kueue.Workload, now time.Time) bool {
+	end := d.limitOf(w)
+	return !end.IsZero() && !now.Before(end)
 }
 
 // isEndless reports whether a quota Workload holds quota, and nothing is known of when it releases it.

@@ -197,13 +197,21 @@ func (f *forecast) watch() {
 	}
 }
 
-// noteEnd records the end of a stage that comes from its history.
-func (f *forecast) noteEnd(w *kueue.Workload) {
+// estimatedEnd returns the history from which the end of a stage comes, or zero for a stage that does not end now, or ends by its limit.
+func (f *forecast) estimatedEnd(w *kueue.Workload) Basis {
 	finished := quotaworkload.FindTrue(w, kueue.WorkloadFinished)
 	if f.durations == nil || f.onlyLimits || f.durations.PastRuns.isEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
-		return
+		return Basis{}
 	}
-	if b := f.durations.PastRuns.basisOf(w); b.Runs > 0 {
+	if f.durations.hasReachedLimit(w, f.Time()) {
+		return Basis{}
+	}
+	return f.durations.PastRuns.basisOf(w)
+}
+
+// noteEnd records the end of a stage that comes from its history.
+func (f *forecast) noteEnd(w *kueue.Workload) {
+	if b := f.estimatedEnd(w); b.Runs > 0 {
 		if f.Now > f.endsAt {
 			f.ends = nil
 		}

@@ -3,6 +3,7 @@ package simulator
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/internal/history"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/load"
+	"github.com/tranche-dev/tranche/simulator/internal/scope"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -32,6 +34,8 @@ type Outcome struct {
 	Queues map[string]admission.Activity
 	// LeftOut has the JobSets that are not simulated.
 	LeftOut []LeftOut
+
+	estimates estimatedEnds
 }
 
 // A History is what happens to one quota Workload after a snapshot.
@@ -88,7 +92,7 @@ func SimulateDisturbance(s *snapshot.Snapshot, disturbance *Disturbance, d *Dura
 	if err := t.load(start); err != nil {
 		return nil, err
 	}
-	t.watch()
+	t.watch(scope.Trees(disturbance.After))
 	jobcontrollers.AnswerChecks(t.Cluster, d.Checks)
 	if err := t.resume(); err != nil {
 		return nil, err
@@ -143,18 +147,61 @@ func (t *tracker) failNodes(key admission.StageKey) {
 // A tracker records what happens to quota Workloads.
 type tracker struct {
 	*forecast
-	recorder *history.Recorder
+	recorder  *history.Recorder
+	estimates estimatedEnds
 }
 
 // watch records the changes of quota Workloads from now on.
-func (t *tracker) watch() {
+func (t *tracker) watch(treesOf func(*kueue.Workload) string) {
 	t.recorder = history.New(t.Cluster)
 	t.Decided = t.recorder.Decided
+	t.estimates = estimatedEnds{treesOf: map[admission.StageKey]string{}, ends: map[string][]estimatedEnd{}}
+	for key, w := range t.Workloads {
+		t.estimates.treesOf[key] = treesOf(w)
+	}
+	observe := t.Observe
+	t.Observe = func(event admission.Event) {
+		if observed, is := event.(admission.WorkloadObserved); is {
+			trees := treesOf(observed.Workload)
+			t.estimates.treesOf[cluster.KeyOf(observed.Workload)] = trees
+			if basis := t.estimatedEnd(observed.Workload); basis.Runs > 0 {
+				t.estimates.ends[trees] = append(t.estimates.ends[trees], estimatedEnd{t.Time(), basis})
+			}
+		}
+		observe(event)
+	}
+}
+
+// estimatedEnds are the ends of stages that come from their history, in the order of time.
+type estimatedEnds struct {
+	// treesOf has the trees of Cohorts of each quota Workload, and ends the ends in them.
+	treesOf map[admission.StageKey]string
+	ends    map[string][]estimatedEnd
+}
+
+type estimatedEnd struct {
+	at    time.Time
+	basis Basis
+}
+
+// BasisOf returns from which runs the time of an event of a quota Workload comes: those of the stage whose estimated end is the last one until then, of
+// the stages that can influence it. It is zero if there are none: then the time follows from limits alone.
+func (o *Outcome) BasisOf(workload admission.StageKey, at time.Time) Basis {
+	ends := o.estimates.ends[o.estimates.treesOf[workload]]
+	until := sort.Search(len(ends), func(i int) bool { return ends[i].at.After(at) })
+	if until == 0 {
+		return Basis{}
+	}
+	last := ends[until-1 : until]
+	for i := until - 2; i >= 0 && ends[i].at.Equal(last[0].at); i-- {
+		last = ends[i:until]
+	}
+	return slices.MinFunc(last, func(a, b estimatedEnd) int { return compareBases(a.basis, b.basis) }).basis
 }
 
 // outcome returns what was recorded, and explains what waits at the end.
 func (t *tracker) outcome(takenAt, until time.Time) *Outcome {
-	o := &Outcome{TakenAt: takenAt, Until: until, LeftOut: t.leftOut, Queues: map[string]admission.Activity{}}
+	o := &Outcome{TakenAt: takenAt, Until: until, LeftOut: t.leftOut, Queues: map[string]admission.Activity{}, estimates: t.estimates}
 	for _, record := range t.recorder.Records() {
 		h := History{Record: record}
 		if h.End == Waits {

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
+	"github.com/tranche-dev/tranche/simulator/internal/scope"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -36,7 +37,7 @@ func RunChanged(script *scenario.Scenario, config *configapi.Configuration, hori
 		w.Before = frozen(snapshotOf(s))
 		w.Before.Configuration = config
 		t := trackerOf(s)
-		t.watch()
+		t.watch(scope.Trees(w.Before))
 		if isChanged {
 			for _, line := range change {
 				if err := s.schedule(line); err != nil {

@@ -165,18 +165,28 @@ func details(p *plan.Plan, c *plan.Consequence) string {
 	case plan.Evicted, plan.EvictionMoved, plan.Restarted:
 		text = eviction(p, c)
 	case plan.NotEvicted:
-		text = fmt.Sprintf("is evicted %s without the change (%s)", when(p, c.Before), c.Reason)
+		text = fmt.Sprintf("is evicted %s without the change (%s)", when(p, c.Before, c.BeforeBasis), c.Reason)
 	case plan.Delayed, plan.Earlier:
 		text = moved(p, c)
 	case plan.NewlyAdmitted:
-		text = "starts " + when(p, c.After)
+		text = "starts " + when(p, c.After, c.AfterBasis)
 	case plan.Unsafe, plan.NeverFits, plan.FitsAgain, plan.Waiting:
 		text = c.Message
 	}
 	if len(c.Blockers) > 0 {
 		text += "; without a maximum execution time: " + strings.Join(shortened(c.Blockers), ", ")
 	}
+	if bases := basesOf(c); len(bases) > 0 {
+		text += "; estimated " + strings.Join(bases, " and ")
+	}
 	return text
+}
+
+// basesOf returns what the estimated times of a consequence come from.
+func basesOf(c *plan.Consequence) []string {
+	bases := slices.DeleteFunc([]string{c.AfterBasis, c.BeforeBasis, c.AgainBasis}, func(basis string) bool { return basis == "" })
+	slices.Sort(bases)
+	return slices.Compact(bases)
 }
 
 func moved(p *plan.Plan, c *plan.Consequence) string {
@@ -184,16 +194,16 @@ func moved(p *plan.Plan, c *plan.Consequence) string {
 	case c.After == nil && c.Before == nil:
 		return "does not start: " + c.Message
 	case c.After == nil:
-		return fmt.Sprintf("does not start within %s, instead of %s: %s", elapsed(p.Until.Sub(p.TakenAt)), when(p, c.Before), c.Message)
+		return fmt.Sprintf("does not start within %s, instead of %s: %s", elapsed(p.Until.Sub(p.TakenAt)), when(p, c.Before, c.BeforeBasis), c.Message)
 	}
 	delay := time.Duration(max(c.DelaySeconds, -c.DelaySeconds)) * time.Second
-	return fmt.Sprintf("by %s: starts %s instead of %s", elapsed(delay), when(p, c.After), when(p, c.Before))
+	return fmt.Sprintf("by %s: starts %s instead of %s", elapsed(delay), when(p, c.After, c.AfterBasis), when(p, c.Before, c.BeforeBasis))
 }
 
 func eviction(p *plan.Plan, c *plan.Consequence) string {
-	text := when(p, c.After)
+	text := when(p, c.After, c.AfterBasis)
 	if c.Before != nil {
-		text += " instead of " + when(p, c.Before)
+		text += " instead of " + when(p, c.Before, c.BeforeBasis)
 	}
 	if c.IsUnsafe {
 		text += ", made unsafe"
@@ -208,7 +218,11 @@ func eviction(p *plan.Plan, c *plan.Consequence) string {
 		text += "; loses " + lostText(c.Lost)
 	}
 	if c.Again != nil {
-		return text + "; starts again " + when(p, c.Again)
+		text += "; starts again " + when(p, c.Again, c.AgainBasis)
+		if c.Kind == plan.Restarted {
+			text += ", no later than without the change"
+		}
+		return text
 	}
 	return text + "; does not start again within " + elapsed(p.Until.Sub(p.TakenAt))
 }
@@ -226,9 +240,12 @@ func lostText(l *plan.Lost) string {
 	return text
 }
 
-// when returns a time after the snapshot.
-func when(p *plan.Plan, at *time.Time) string {
+// when returns a time after the snapshot. basis is not empty if the time is an estimate.
+func when(p *plan.Plan, at *time.Time, basis string) string {
 	if after := at.Sub(p.TakenAt); after > 0 {
+		if basis != "" {
+			return "after about " + elapsed(after)
+		}
 		return "after " + elapsed(after)
 	}
 	return "at once"

@@ -50,6 +50,29 @@ func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot 
 	return c.part()
 }
 
+// Trees returns a function that names the trees of Cohorts to which a quota Workload belongs. Trees that can influence each other have one name.
+func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
+	c := &scope{Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{}}
+	c.findRoots()
+	c.findLinks()
+	names := map[string]string{}
+	for _, root := range c.rootOf {
+		if names[root] == "" {
+			c.within = map[string]bool{}
+			c.include(root)
+			for linked := range c.within {
+				names[linked] = root
+			}
+		}
+	}
+	return func(w *kueue.Workload) string {
+		for _, root := range c.rootsOfWorkload(w) {
+			return names[root]
+		}
+		return ""
+	}
+}
+
 // findRoots follows the parents of each ClusterQueue. In a cycle it stops after as many steps as there are Cohorts.
 func (c *scope) findRoots() {
 	parents := map[kueue.CohortReference]kueue.CohortReference{}
