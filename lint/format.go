@@ -7,14 +7,6 @@ import (
 	"strings"
 )
 
-// A Format writes findings.
-type Format func(w io.Writer, result *Result) error
-
-// Formats returns the output formats by name.
-func Formats() map[string]Format {
-	return map[string]Format{"text": WriteText, "json": writeJSON, "sarif": writeSARIF, "github": writeGitHub}
-}
-
 // WriteText writes a line for each finding and one with the totals.
 func WriteText(w io.Writer, result *Result) error {
 	var b strings.Builder
@@ -51,23 +43,13 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func writeJSON(w io.Writer, result *Result) error {
-	findings := result.Findings
-	if findings == nil {
-		findings = []Finding{}
-	}
-	return encode(w, map[string]any{"findings": findings, "checked": result.Checked})
+// MarshalJSON implements json.Marshaler. It omits what was skipped.
+func (r *Result) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{"findings": append([]Finding{}, r.Findings...), "checked": r.Checked}) // a list, not null
 }
 
-func encode(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
-}
-
-// writeGitHub writes workflow commands, which GitHub shows beside the lines of a pull request.
-func writeGitHub(w io.Writer, result *Result) error {
+// WriteGitHub writes workflow commands, which GitHub shows beside the lines of a pull request.
+func WriteGitHub(w io.Writer, result *Result) error {
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	var b strings.Builder

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"encoding/json"
 	"io"
 	"net/url"
 	"path/filepath"
@@ -75,8 +76,8 @@ type (
 	}
 )
 
-// writeSARIF writes SARIF 2.1.0.
-func writeSARIF(w io.Writer, result *Result) error {
+// WriteSARIF writes SARIF 2.1.0.
+func WriteSARIF(w io.Writer, result *Result) error {
 	run := sarifRun{Tool: sarifTool{sarifDriver{Name: "tranche lint"}}, ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
 	index := map[string]int{}
 	for i, r := range Rules() {
@@ -91,7 +92,10 @@ func writeSARIF(w io.Writer, result *Result) error {
 			Locations: []sarifLocation{{sarifPhysical{artifact, sarifRegion{StartLine: f.Line, StartColumn: f.Column}}}}, Fixes: fixesOf(f, artifact),
 		})
 	}
-	return encode(w, sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
 }
 
 // uriOf returns the URI of a file: a relative one of a relative path.

@@ -49,7 +49,7 @@ func TestSARIF(t *testing.T) {
 		}
 		for _, r := range []*lint.Result{result, {}} {
 			var out bytes.Buffer
-			if err := lint.Formats()["sarif"](&out, r); err != nil {
+			if err := lint.WriteSARIF(&out, r); err != nil {
 				t.Fatal(err)
 			}
 			var log any

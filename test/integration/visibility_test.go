@@ -241,7 +241,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}
 		Expect(complete("pending", "--queue", "oth")).To(HaveExactElements("other", ":4"))
 		Expect(complete("pending", "--cluster-queue", t.clusterQueue.Name)).To(HaveExactElements(t.clusterQueue.Name, ":4"))
-		Expect(complete("pending", "-o", "")).To(HaveExactElements("wide", "json", "yaml", ":4"))
+		Expect(complete("pending", "-o", "")).To(HaveExactElements("text", "wide", "json", "yaml", ":4"))
 		Expect(complete("explain", "w1")).To(HaveExactElements("w1", ":4"))
 
 		w1 := strings.Join([]string{

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/lint"
 )
 
@@ -24,7 +23,7 @@ const exitFindings = 1
 // flags are those of the verb.
 type flags struct {
 	files           []string
-	output          string
+	format          output.Format
 	nodes, config   string
 	isStrict, fixes bool
 }
@@ -44,7 +43,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "directory or file with manifests, or - for standard input; may be repeated")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: "+formats())
+	f.format.Add(cmd, output.JSON, output.YAML, output.SARIF, output.GitHub)
 	cmd.Flags().StringVar(&f.nodes, "nodes", "", "file with the nodes of the cluster (kubectl get nodes -o yaml), to compare flavors with")
 	cmd.Flags().StringVar(&f.config, "config", "", "file with the configuration of the manager; defaults to the default configuration")
 	cmd.Flags().BoolVar(&f.isStrict, "strict", false, "exit with 1 also if there are only warnings")
@@ -52,8 +51,6 @@ func NewCommand() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
 }
-
-func formats() string { return strings.Join(slices.Sorted(maps.Keys(lint.Formats())), ", ") }
 
 // help describes what is checked.
 func help() string {
@@ -85,10 +82,6 @@ opened, nodes or a configuration that are not readable.`)
 }
 
 func (f *flags) run(cmd *cobra.Command) error {
-	format, isKnown := lint.Formats()[f.output]
-	if !isKnown {
-		return exitcode.AsBadInput(fmt.Errorf("--output is %q, must be one of %s", f.output, formats()))
-	}
 	if len(f.files) == 0 {
 		return exitcode.AsBadInput(errors.New("name manifests with -f; see tranche lint --help"))
 	}
@@ -111,10 +104,24 @@ func (f *flags) run(cmd *cobra.Command) error {
 			return fmt.Errorf("print the skipped objects: %w", err)
 		}
 	}
-	if err := format(cmd.OutOrStdout(), result); err != nil {
+	if err := f.write(cmd.OutOrStdout(), result); err != nil {
 		return fmt.Errorf("print the findings: %w", err)
 	}
 	return f.verdict(result)
+}
+
+// write prints the findings in the selected format.
+func (f *flags) write(out io.Writer, result *lint.Result) error {
+	switch f.format {
+	case output.Text, output.Wide, output.Markdown:
+		return lint.WriteText(out, result)
+	case output.SARIF:
+		return lint.WriteSARIF(out, result)
+	case output.GitHub:
+		return lint.WriteGitHub(out, result)
+	case output.JSON, output.YAML:
+	}
+	return f.format.Write(out, result)
 }
 
 // verdict returns an error if the findings make the command fail.

@@ -1,4 +1,4 @@
-// Package output prints the answers of verbs: as text, as JSON or as YAML, once or whenever they change.
+// Package output selects the format of the answers of verbs, prints them as JSON and YAML, and prints them again whenever they change.
 package output
 
 import (
@@ -26,15 +26,24 @@ const (
 	JSON Format = "json"
 	// YAML is one YAML document.
 	YAML Format = "yaml"
+	// Markdown is a comment for a pull request.
+	Markdown Format = "markdown"
+	// SARIF is the format of static analysis tools.
+	SARIF Format = "sarif"
+	// GitHub are the commands of GitHub workflows.
+	GitHub Format = "github"
 )
+
+// textName is the name of Text.
+const textName = "text"
 
 // Add adds the flag that selects the format to a command. formats are those that the command has beside Text.
 func (f *Format) Add(cmd *cobra.Command, formats ...Format) {
-	names := make([]string, len(formats))
-	for i := range formats {
-		names[i] = string(formats[i])
+	names := []string{textName}
+	for _, format := range formats {
+		names = append(names, string(format))
 	}
-	cmd.Flags().VarP(&value{f, names}, "output", "o", "output format: "+strings.Join(names, ", ")+"; defaults to text")
+	cmd.Flags().VarP(&value{f, names}, "output", "o", "output format: "+strings.Join(names, ", ")+"; defaults to "+textName)
 	// Only a flag that does not exist is refused.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -44,18 +53,18 @@ func (f *Format) IsText() bool { return *f == Text || *f == Wide }
 
 // Write prints an object as JSON or YAML.
 func (f *Format) Write(out io.Writer, object any) error {
-	var text []byte
-	var err error
 	if *f == YAML {
-		text, err = yaml.Marshal(object)
-	} else if text, err = json.MarshalIndent(object, "", "    "); err == nil {
-		text = append(text, '\n')
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("print as %s: %w", *f, err)
+		}
+		_, err = out.Write(text)
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("print as %s: %w", *f, err)
-	}
-	_, err = out.Write(text)
-	return err
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false) // messages have < and >
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(object)
 }
 
 // A value is the flag of a Format.
@@ -76,5 +85,8 @@ func (v *value) Set(text string) error {
 		return exitcode.AsBadInput(fmt.Errorf("must be one of %s", strings.Join(v.names, ", ")))
 	}
 	*v.format = Format(text)
+	if text == textName {
+		*v.format = Text
+	}
 	return nil
 }

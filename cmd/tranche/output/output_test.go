@@ -17,10 +17,10 @@ import (
 )
 
 func TestFormat(t *testing.T) {
-	object := map[string]any{"name": "a", "items": []int{1}}
+	object := map[string]any{"name": "a < b", "items": []int{1}}
 	for args, want := range map[string]string{
-		"-o json": "{\n    \"items\": [\n        1\n    ],\n    \"name\": \"a\"\n}\n",
-		"-o yaml": "items:\n- 1\nname: a\n",
+		"-o json": "{\n  \"items\": [\n    1\n  ],\n  \"name\": \"a < b\"\n}\n",
+		"-o yaml": "items:\n- 1\nname: a < b\n",
 	} {
 		f := parse(t, args)
 		var out bytes.Buffer
@@ -31,8 +31,10 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s is text: %t\n%s", args, f.IsText(), diff)
 		}
 	}
-	if f := parse(t, ""); !f.IsText() {
-		t.Errorf("without the flag the format is %q", f)
+	for _, args := range []string{"", "-o text"} {
+		if f := parse(t, args); !f.IsText() {
+			t.Errorf("with the flag %q the format is %q", args, f)
+		}
 	}
 }
 
@@ -41,7 +43,7 @@ func TestUnknownFormat(t *testing.T) {
 	cmd := &cobra.Command{}
 	f.Add(cmd, output.JSON, output.YAML)
 	err := cmd.ParseFlags([]string{"-o", "wide"})
-	if err == nil || !strings.HasSuffix(err.Error(), "must be one of json, yaml") {
+	if err == nil || !strings.HasSuffix(err.Error(), "must be one of text, json, yaml") {
 		t.Errorf("the error is %v", err)
 	}
 }

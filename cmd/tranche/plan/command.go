@@ -3,7 +3,6 @@ package plan
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/plan"
@@ -79,10 +79,11 @@ func NewCommand(version string) *cobra.Command {
 
 // flags are those of both verbs.
 type flags struct {
-	cluster           query.Flags
-	snapshot          snapshotfile.Flags
-	output, configMap string
-	until             time.Duration
+	cluster   query.Flags
+	snapshot  snapshotfile.Flags
+	configMap string
+	until     time.Duration
+	format    output.Format
 	// withPods is true if the answer depends on the nodes of running pods.
 	withPods bool
 }
@@ -92,7 +93,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	f.snapshot.Add(cmd)
 	cmd.Flags().StringVar(&f.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
 	cmd.Flags().DurationVar(&f.until, "until", 24*time.Hour, "how long after the snapshot the simulations end")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "format of the answer: text, markdown or json")
+	f.format.Add(cmd, output.Markdown, output.JSON, output.YAML)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 }
 
@@ -114,9 +115,8 @@ func (f *flags) answer(cmd *cobra.Command, change func(*snapshot.Snapshot) (*pla
 
 // plan makes and prints the plan of a change.
 func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) (*plan.Plan, error) {
-	write, isFormat := formats()[f.output]
-	if !isFormat {
-		return nil, fmt.Errorf("--output is %q: write text, markdown or json", f.output)
+	if f.until <= 0 {
+		return nil, fmt.Errorf("--until is %s, must be positive", f.until)
 	}
 	s, err := f.read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
@@ -130,7 +130,7 @@ func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.
 	if err != nil {
 		return nil, err
 	}
-	if err := write(cmd.OutOrStdout(), p); err != nil {
+	if err := f.write(cmd.OutOrStdout(), p); err != nil {
 		return nil, fmt.Errorf("print the plan: %w", err)
 	}
 	return p, nil
@@ -194,16 +194,16 @@ func readInto(m *snapshot.Manifests, path string, stdin io.Reader) error {
 	return errors.Join(m.ReadStream(path, file), file.Close())
 }
 
-// formats returns the functions that print a plan.
-func formats() map[string]func(io.Writer, *plan.Plan) error {
-	return map[string]func(io.Writer, *plan.Plan) error{"text": writeText, "markdown": writeMarkdown, "json": writeJSON}
-}
-
-func writeJSON(out io.Writer, p *plan.Plan) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(p)
+// write prints a plan in the selected format.
+func (f *flags) write(out io.Writer, p *plan.Plan) error {
+	switch f.format {
+	case output.JSON, output.YAML:
+		return f.format.Write(out, p)
+	case output.Markdown:
+		return writeMarkdown(out, p)
+	case output.Text, output.Wide, output.SARIF, output.GitHub:
+	}
+	return writeText(out, p)
 }
 
 // summary counts the consequences of each kind.
