@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -340,6 +342,26 @@ var _ = Describe("The visibility API", Ordered, func() {
 			_, err := admin.read(ctx, path, parameters...)
 			Expect(err).To(MatchError(ContainSubstring(want)), question)
 		}
+	}, SpecTimeout(patience))
+
+	It("is printed by tranche explain --watch when it changes", func(ctx SpecContext) {
+		addPending := func(name string, priority int32) {
+			GinkgoHelper()
+			w := create(ctx, t.urgent(name, "4", priority))
+			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, w)).To(Succeed()) })
+			expect(ctx, w, "tranche.dev/Waiting=True WaitingForQuota")
+		}
+		addPending("watched", -1)
+		out := gbytes.NewBuffer()
+		cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", "-n", t.namespace, "watched", "--watch", "--interval=1s", "--kubeconfig", env.AdminKubeconfig)
+		cmd.Stdout, cmd.Stderr = out, GinkgoWriter
+		Expect(cmd.Start()).To(Succeed())
+		Eventually(out).WithContext(ctx).Should(gbytes.Say(t.namespace + `/watched\n  position 3 in its ClusterQueue`))
+		addPending("earlier", 0)
+		Eventually(out).WithContext(ctx).Should(gbytes.Say(`position 4 in its ClusterQueue`))
+		Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		Expect(cmd.Wait()).To(Succeed())
+		Expect(strings.Count(string(out.Contents()), "position 3 ")).To(Equal(1), "the same answer is printed once")
 	}, SpecTimeout(patience))
 })
 

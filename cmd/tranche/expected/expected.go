@@ -150,22 +150,30 @@ type Start struct {
 	Text string `json:"text"`
 }
 
-// Of returns an expected start of a prediction.
+// Of returns an expected start of a prediction from a file. Its text counts the times from the snapshot on.
 func Of(s *simulator.Start, p *simulator.Prediction) *Start {
+	return of(s, p, func(t time.Time) string {
+		return fmt.Sprintf("%s (%s after the snapshot)", timeText(t), duration.HumanDuration(t.Sub(p.TakenAt)))
+	})
+}
+
+// Now returns an expected start of a prediction that is made again and again. Its text stays the same while the start does.
+func Now(s *simulator.Start, p *simulator.Prediction) *Start { return of(s, p, timeText) }
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+func of(s *simulator.Start, p *simulator.Prediction, at func(time.Time) string) *Start {
 	known := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil
 		}
 		return new(t.UTC())
 	}
-	return &Start{Certainty: s.Certainty(), By: known(s.By), About: known(s.About), Text: text(s, p)}
+	return &Start{Certainty: s.Certainty(), By: known(s.By), About: known(s.About), Text: text(s, p, at)}
 }
 
 // text returns when a quota Workload is expected to start and how sure that is, or why that is not known.
-func text(s *simulator.Start, p *simulator.Prediction) string {
-	at := func(t time.Time) string {
-		return fmt.Sprintf("%s (%s after the snapshot)", t.UTC().Format("2006-01-02 15:04:05Z"), duration.HumanDuration(t.Sub(p.TakenAt)))
-	}
+func text(s *simulator.Start, p *simulator.Prediction, at func(time.Time) string) string {
 	about := ""
 	if basis := s.Basis.String(); basis != "" && !s.About.IsZero() {
 		about = fmt.Sprintf("about %s, %s", at(s.About), basis)

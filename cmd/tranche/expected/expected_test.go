@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -111,5 +112,23 @@ func TestListRefusesHorizon(t *testing.T) {
 	_, err := expected.NewList(nil, &snapshot.Snapshot{}, expected.Filter{}, -time.Hour)
 	if err == nil || err.Error() != "the horizon is -1h0m0s, must be positive" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestNow predicts the same start from two snapshots, the second one a minute later: the text stays the same.
+func TestNow(t *testing.T) {
+	s, err := snapshot.ReadStream("queues", strings.NewReader(queues+pending("first", "2026-01-01T10:10:00Z", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for minute := range 2 {
+		s.TakenAt = time.Date(2026, 1, 1, 11, minute, 0, 0, time.UTC)
+		p, err := simulator.Forecast(s, &simulator.Durations{}, s.TakenAt.Add(24*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := expected.Now(&p.Starts[0], p).Text; text != "by 2026-01-01 12:00:00Z" {
+			t.Errorf("after %d minutes: %s", minute, text)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 )
 
@@ -55,7 +57,7 @@ func (c *cluster) read(ctx context.Context, key types.NamespacedName) (*subject,
 		s.workloads = append(s.workloads, &list.Items[i])
 	}
 	if s.jobSet.Name == "" && len(s.workloads) == 0 {
-		return nil, errNotFound(key)
+		return nil, exitcode.AsBadInput(errNotFound(key))
 	}
 	return s, nil
 }
@@ -92,6 +94,7 @@ func (c *cluster) whyWithout(ctx context.Context, w *kueue.Workload, unserved er
 		if _, failure := fmt.Fprintf(c.fallback.warnings, "the visibility API does not answer, and there is no snapshot instead: %v\n", err); failure != nil {
 			return nil, nil, failure
 		}
+		c.fallback.warnings = io.Discard // a watch would repeat it
 	}
 	if o == nil {
 		return nil, unserved, nil

@@ -4,7 +4,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
@@ -32,6 +32,7 @@ type flags struct {
 	snapshot snapshotfile.Flags
 	until    time.Duration
 	format   output.Format
+	watch    output.Watch
 }
 
 // NewCommand returns the verb of a program of this version.
@@ -43,52 +44,64 @@ func NewCommand(version string) *cobra.Command {
 		Long: "Show the state of each stage of a JobSet, or of one quota Workload. For a pending stage, print its queue positions, the limit that\n" +
 			"it exceeds and by how much, and the JobSets that hold the missing quota. Objects of other namespaces are named only if you may read\n" +
 			"clusterqueues/pendingworkloads. If the visibility API is not served or you may not read it, the command takes a snapshot of the\n" +
-			"cluster with your own rights and answers from that. If these do not suffice, it prints the conditions of the quota Workloads.\n\n" +
+			"cluster with your own rights and answers from that. If these do not suffice, it prints the conditions of the quota Workloads.\n" +
+			"With --watch, such a snapshot is taken again after ten times as long as it took.\n\n" +
 			"With --snapshot, answer from a snapshot of the cluster, without the cluster. The answer also has the expected start of each pending\n" +
 			"stage, and what would let it in: at most three sets of running quota Workloads that end, or of limits that are raised, the cheapest\n" +
 			"first. The engine of the manager was asked about each set: it admits the stage after these changes, and not after a part of them.\n\n" +
 			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
+			"  tranche explain -n team-a fine-tune-llm --watch   # again whenever the answer changes, until interrupted\n" +
 			"  tranche explain -n team-a fine-tune-llm --snapshot cluster.tar.gz   # offline, with expected starts and what would let it in",
-		Args: func(cmd *cobra.Command, args []string) error {
-			return exitcode.AsBadInput(cobra.ExactArgs(1)(cmd, args))
-		},
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, namespace, err := f.source(cmd)
 			if err != nil {
 				return err
 			}
-			report, err := explain(cmd.Context(), source, types.NamespacedName{Namespace: namespace, Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return f.write(cmd.OutOrStdout(), report)
+			key := types.NamespacedName{Namespace: namespace, Name: args[0]}
+			// Answers are compared as they are printed.
+			return output.Repeat(cmd.Context(), &f.watch, cmd.ErrOrStderr(),
+				func(ctx context.Context) (string, error) { return f.answer(ctx, source, key) },
+				func(text string) error {
+					_, err := io.WriteString(cmd.OutOrStdout(), text)
+					return err
+				})
 		},
 	}
 	f.Add(cmd)
 	f.snapshot.Add(cmd)
 	f.format.Add(cmd, output.JSON, output.YAML)
 	cmd.ValidArgsFunction = f.Complete(query.JobSets, query.Workloads)
+	f.watch.Add(cmd)
+	for _, other := range []string{"kubeconfig", "watch"} {
+		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
+	}
 	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
 }
 
-// write prints a report in the selected format.
-func (f *flags) write(out io.Writer, r *Report) error {
-	if !f.format.IsText() {
-		return f.format.Write(out, r)
+// answer returns the report about a name in the selected format.
+func (f *flags) answer(ctx context.Context, from source, key types.NamespacedName) (string, error) {
+	r, err := explain(ctx, from, key)
+	if err != nil {
+		return "", err
 	}
-	if _, err := io.WriteString(out, strings.Join(r.lines(), "\n")+"\n"); err != nil {
-		return fmt.Errorf("print the explanation: %w", err)
+	if f.format.IsText() {
+		return strings.Join(r.lines(), "\n") + "\n", nil
 	}
-	return nil
+	var text strings.Builder
+	err = f.format.Write(&text, r)
+	return text.String(), err
 }
 
 // source returns the cluster or the snapshot, and the namespace of the name.
 func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err error) {
 	if f.until <= 0 {
 		return nil, "", exitcode.AsBadInput(fmt.Errorf("--until is %s, must be positive", f.until))
+	}
+	if err := f.watch.Validate(); err != nil {
+		return nil, "", exitcode.AsBadInput(err)
 	}
 	if f.snapshot.Path == "" {
 		c, err := f.Connect()
@@ -97,14 +110,11 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 		}
 		return &cluster{Cluster: c, fallback: fallback{flags: f.Flags, horizon: f.until, warnings: cmd.ErrOrStderr()}}, c.Namespace, nil
 	}
-	if f.Kubeconfig != "" {
-		return nil, "", exitcode.AsBadInput(errors.New("--snapshot and --kubeconfig exclude each other: a snapshot is answered about without a cluster"))
-	}
 	taken, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return nil, "", err
 	}
-	return &offline{Snapshot: taken, horizon: f.until, warnings: cmd.ErrOrStderr()}, f.Namespace, nil
+	return &offline{Snapshot: taken, horizon: f.until, startOf: expected.Of, warnings: cmd.ErrOrStderr()}, f.Namespace, nil
 }
 
 // A source has the objects of a cluster, and knows why stages wait.

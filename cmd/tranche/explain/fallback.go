@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -27,15 +29,21 @@ type fallback struct {
 	warnings io.Writer
 	// taken is nil until it is needed, or if the user may not read all that decides admission.
 	taken *offline
-	tried bool
+	// renewAt is when a watch takes the next one. The API server is read from for a tenth of the time, at most.
+	renewAt time.Time
 }
+
+// renewalFactor is after how many times the time that it took a snapshot is taken again.
+const renewalFactor = 10
 
 // offline returns an answer from a snapshot about some quota Workloads, or nil if the user may not read all that decides admission.
 func (f *fallback) offline(ctx context.Context, workloads []*kueue.Workload) (*offline, error) {
-	if f.tried {
+	began := time.Now()
+	if began.Before(f.renewAt) && (f.taken == nil || f.taken.hasAll(workloads)) {
 		return f.taken, nil
 	}
-	f.tried = true
+	defer func() { f.renewAt = time.Now().Add(renewalFactor * time.Since(began)) }()
+	f.taken = nil
 	reader, err := f.flags.ConnectToRead()
 	if err != nil {
 		return nil, err
@@ -53,12 +61,21 @@ func (f *fallback) offline(ctx context.Context, workloads []*kueue.Workload) (*o
 	if err := snapshotfile.PrintGaps(f.warnings, s.Gaps); err != nil {
 		return nil, err
 	}
-	o := &offline{Snapshot: s, horizon: f.horizon, warnings: f.warnings}
+	o := &offline{Snapshot: s, horizon: f.horizon, startOf: expected.Now, warnings: f.warnings}
 	if err := o.ask(workloads); err != nil {
 		return nil, err
 	}
-	f.taken = o
+	f.taken, f.warnings = o, io.Discard // a watch would repeat them
 	return o, nil
+}
+
+// hasAll reports whether the answers are about quota Workloads as they are now.
+func (o *offline) hasAll(workloads []*kueue.Workload) bool {
+	return !slices.ContainsFunc(workloads, func(now *kueue.Workload) bool {
+		return !slices.ContainsFunc(o.asked, func(known *kueue.Workload) bool {
+			return known.UID == now.UID && known.ResourceVersion == now.ResourceVersion
+		})
+	})
 }
 
 // mayReadAll asks for one object of each kind without which an answer would be wrong.

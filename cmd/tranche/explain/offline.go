@@ -24,11 +24,14 @@ import (
 // An offline source explains from a snapshot.
 type offline struct {
 	*snapshot.Snapshot
-	horizon   time.Duration
+	horizon time.Duration
+	// startOf describes an expected start.
+	startOf   func(*simulator.Start, *simulator.Prediction) *expected.Start
 	warnings  io.Writer
 	durations *simulator.Durations
 
 	// The engine and the prediction are about all quota Workloads of the subject.
+	asked      []*kueue.Workload
 	inspection *simulator.Inspection
 	prediction *simulator.Prediction
 }
@@ -88,6 +91,7 @@ func (o *offline) findJobSets(name string, isIn func(namespace string) bool) []*
 
 // ask reads the queues around some quota Workloads into an engine, and predicts when they start.
 func (o *offline) ask(workloads []*kueue.Workload) (err error) {
+	o.asked = workloads
 	keys := make([]admission.StageKey, len(workloads))
 	for i, w := range workloads {
 		keys[i] = keyOf(w)
@@ -127,7 +131,7 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 func (o *offline) expectedStart(w *kueue.Workload) *expected.Start {
 	for i := range o.prediction.Starts {
 		if start := &o.prediction.Starts[i]; start.Workload == keyOf(w) {
-			return expected.Of(start, o.prediction)
+			return o.startOf(start, o.prediction)
 		}
 	}
 	return nil

@@ -163,7 +163,6 @@ func TestOfflineRefuses(t *testing.T) {
 		`the snapshot has neither a JobSet nor a quota Workload "x" in any namespace`: {"x"},
 		`"runs" exists in the namespaces ml, other: choose one with -n`:               {"runs"},
 		`--until is -1h0m0s, must be positive`:                                        {"waits", "--until", "-1h"},
-		`--snapshot and --kubeconfig exclude each other`:                              {"waits", "--kubeconfig", "k"},
 	} {
 		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) || exitcode.Of(err) != exitcode.BadInput {
 			t.Errorf("%v: the error is %v, want %s", args, err, want)

@@ -28,11 +28,19 @@ func (w *Watch) Add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&w.Interval, "interval", 5*time.Second, "with --watch: how often to ask, at least "+minInterval.String())
 }
 
+// Validate checks the interval.
+func (w *Watch) Validate() error {
+	if w.IsOn && w.Interval < minInterval {
+		return fmt.Errorf("--interval is %s, must be at least %s", w.Interval, minInterval)
+	}
+	return nil
+}
+
 // Repeat asks and prints once, or with a Watch until the context ends: it prints an answer that differs from the last one that was printed. Only
 // the first error ends it. A later one is printed to warnings, unless the last one was the same.
 func Repeat[T any](ctx context.Context, w *Watch, warnings io.Writer, ask func(context.Context) (T, error), show func(T) error) error {
-	if w.IsOn && w.Interval < minInterval {
-		return exitcode.AsBadInput(fmt.Errorf("--interval is %s, must be at least %s", w.Interval, minInterval))
+	if err := w.Validate(); err != nil {
+		return exitcode.AsBadInput(err)
 	}
 	last, err := ask(ctx)
 	if err != nil {
