@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+	if err := execute(ctrl.SetupSignalHandler(), newCommand()); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche:", err)
 		os.Exit(exitcode.Of(err))
 	}

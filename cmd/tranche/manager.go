@@ -43,7 +43,8 @@ func newManagerCommand() *cobra.Command {
 		Use:   "manager",
 		Short: "Run the manager",
 		Long: "Run the manager, which plans the stages of queued JobSets, admits each stage when its quota fits, and releases its Jobs.\n" +
-			"The manager needs the permissions in config/rbac, and must run as the user that the ConfigMap tranche-guards names.",
+			"The manager needs the permissions in config/rbac, and must run as the user that the ConfigMap tranche-guards names.\n\n" +
+			"Exit code: 0 if a signal stopped it; 1 after an error; 2 on wrong flags.",
 		Example: "  tranche manager --config /etc/tranche/config.yaml\n  tranche manager --config config.yaml --kubeconfig ~/.kube/config",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

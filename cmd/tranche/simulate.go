@@ -25,18 +25,12 @@ func newSimulateCommand() *cobra.Command {
 		Long:  simulateHelp(),
 		Example: "  tranche simulate scenario.txt                      # print the timeline, and compare it with the expected timeline in the file\n" +
 			"  tranche simulate what-if.txt -f config/queues      # the same, with the queues of a cluster",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return exitcode.AsBadInput(fmt.Errorf("%w; see tranche simulate --help", err))
-			}
-			return nil
-		},
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return simulate(cmd, args[0], manifests)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&manifests, "filename", "f", nil, "directory with Kueue manifests to load before the scenario starts; may be repeated")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
 }
 

@@ -36,8 +36,6 @@ func TestSimulate(t *testing.T) {
 		"bad input that shows later":               {[]string{filepath.Join(dir, "late.txt")}, 2, "", "late.txt: line 2: queue ml does not exist"},
 		"no such file":                             {[]string{filepath.Join(dir, "nowhere.txt")}, 2, "", "nowhere.txt"},
 		"no such manifests":                        {[]string{filepath.Join(dir, "plain.txt"), "-f", filepath.Join(dir, "nowhere")}, 2, "", "nowhere"},
-		"no file":                                  {nil, 2, "", "tranche simulate --help"},
-		"an unknown flag":                          {[]string{"--quick"}, 2, "", "unknown flag: --quick"},
 		"manifests": {
 			[]string{filepath.Join(dir, "manifests.txt"), "-f", filepath.Join("..", "..", "config", "samples", "queues")},
 			0, "held team-a a100 nvidia.com/gpu 0/20", "",

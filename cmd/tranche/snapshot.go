@@ -46,7 +46,7 @@ func newSnapshotCommand() *cobra.Command {
 		Example: "  tranche snapshot -o cluster.tar.gz\n" +
 			"  tranche snapshot -o snapshot-dir --anonymize\n" +
 			"  tranche snapshot -o - -n team-a -n team-b | ssh host 'cat > teams.tar.gz'",
-		Args: func(cmd *cobra.Command, args []string) error { return exitcode.AsBadInput(cobra.NoArgs(cmd, args)) },
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.take(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -58,7 +58,6 @@ func newSnapshotCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&flags.pods, "pods", false, "also save the running pods of JobSets, for tranche what-if node-loss")
 	cmd.Flags().BoolVar(&flags.anonymize, "anonymize", false, "replace names by pseudonyms")
 	cmd.Flags().StringVar(&flags.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
 }
 
@@ -73,6 +72,7 @@ func (f *takeFlags) take(ctx context.Context, out, progress io.Writer) error {
 		return exitcode.AsBadInput(err)
 	}
 	defer draft.Discard()
+	defer context.AfterFunc(ctx, draft.Discard)() // also while a request goes on after a signal
 	reader, err := f.ConnectToRead()
 	if err != nil {
 		return err

@@ -21,8 +21,6 @@ func TestSnapshotFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an argument":         {[]string{"file"}, "unknown command"},
-		"an unknown flag":     {[]string{"--names"}, "unknown flag"},
 		"a wrong ConfigMap":   {[]string{"--config-map", "tranche-manager"}, `--config-map is "tranche-manager": write NAMESPACE/NAME`},
 		"a directory that is": {[]string{"-o", existing}, existing + " exists: remove it"},
 	}

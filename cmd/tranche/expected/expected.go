@@ -104,6 +104,39 @@ func WriteLeftOut(warnings io.Writer, p *simulator.Prediction) error {
 	return nil
 }
 
+// Validate returns an error that names the object that a filter selects by and the snapshot does not have.
+func (f Filter) Validate(s *snapshot.Snapshot) error {
+	var namespaces, localQueues, clusterQueues []string
+	for _, n := range s.Namespaces {
+		namespaces = append(namespaces, n.Name)
+	}
+	for _, w := range s.Workloads {
+		namespaces = append(namespaces, w.Namespace)
+	}
+	for _, q := range s.LocalQueues {
+		namespaces = append(namespaces, q.Namespace)
+		if f.Namespace == "" || f.Namespace == q.Namespace {
+			localQueues, clusterQueues = append(localQueues, q.Name), append(clusterQueues, string(q.Spec.ClusterQueue))
+		}
+	}
+	for _, q := range s.ClusterQueues {
+		clusterQueues = append(clusterQueues, q.Name)
+	}
+	for _, one := range []struct {
+		kind, name string
+		known      []string
+	}{{"namespace", f.Namespace, namespaces}, {"LocalQueue", f.LocalQueue, localQueues}, {"ClusterQueue", f.ClusterQueue, clusterQueues}} {
+		if one.name != "" && !slices.Contains(one.known, one.name) {
+			where := ""
+			if one.kind == "LocalQueue" && f.Namespace != "" {
+				where = fmt.Sprintf(" in namespace %q", f.Namespace)
+			}
+			return fmt.Errorf("the snapshot has no %s %q%s: correct the name, or take a snapshot that has it", one.kind, one.name, where)
+		}
+	}
+	return nil
+}
+
 // selects returns a predicate of the quota Workloads that a filter selects.
 func (f Filter) selects(s *snapshot.Snapshot) func(types.NamespacedName) bool {
 	clusterQueues, localQueues := map[types.NamespacedName]string{}, map[types.NamespacedName]string{}

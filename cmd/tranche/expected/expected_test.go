@@ -115,6 +115,28 @@ func TestListRefusesHorizon(t *testing.T) {
 	}
 }
 
+func TestValidate(t *testing.T) {
+	s, err := snapshot.ReadStream("queues", strings.NewReader(queues+pending("first", "2026-01-01T10:10:00Z", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, filter := range map[string]expected.Filter{
+		"": {Namespace: "ml", LocalQueue: "main", ClusterQueue: "gpus"},
+		`the snapshot has no namespace "x": correct the name, or take a snapshot that has it`:                    {Namespace: "x"},
+		`the snapshot has no LocalQueue "x" in namespace "ml": correct the name, or take a snapshot that has it`: {Namespace: "ml", LocalQueue: "x"},
+		`the snapshot has no LocalQueue "x": correct the name, or take a snapshot that has it`:                   {LocalQueue: "x"},
+		`the snapshot has no ClusterQueue "x": correct the name, or take a snapshot that has it`:                 {ClusterQueue: "x"},
+	} {
+		got := ""
+		if err := filter.Validate(s); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%+v: the error is %q, want %q", filter, got, want)
+		}
+	}
+}
+
 // TestNow predicts the same start from two snapshots, the second one a minute later: the text stays the same.
 func TestNow(t *testing.T) {
 	s, err := snapshot.ReadStream("queues", strings.NewReader(queues+pending("first", "2026-01-01T10:10:00Z", "")))

@@ -39,7 +39,7 @@ func NewCommand() *cobra.Command {
 			"  kubectl get nodes -o yaml > nodes.yaml\n" +
 			"  tranche lint -f queues/ --nodes nodes.yaml -o github   # annotations in a GitHub workflow\n" +
 			"  kustomize build . | tranche lint -f -",
-		Args: func(cmd *cobra.Command, args []string) error { return exitcode.AsBadInput(cobra.NoArgs(cmd, args)) },
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "directory or file with manifests, or - for standard input; may be repeated")
@@ -48,7 +48,6 @@ func NewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.config, "config", "", "file with the configuration of the manager; defaults to the default configuration")
 	cmd.Flags().BoolVar(&f.isStrict, "strict", false, "exit with 1 also if there are only warnings")
 	cmd.Flags().BoolVar(&f.fixes, "fix", false, "first rewrite objects of kueue.x-k8s.io/v1beta1 in v1beta2, in their files; all other text stays")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	return cmd
 }
 

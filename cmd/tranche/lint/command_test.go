@@ -83,7 +83,6 @@ func TestLint(t *testing.T) {
 		"a wrong configuration":       {[]string{"-f", in("good"), "--config", in("config.yaml")}, "", 2, "", "unknown"},
 		"a fix of standard input":     {[]string{"-f", "-", "--fix"}, emptyQueue, 2, "", "--fix needs files"},
 		"a fix":                       {[]string{"-f", in("old"), "--fix"}, "", 0, "old/flavor.yaml (1 object)\nskipped: Service web", ""},
-		"an argument":                 {[]string{"queues"}, "", 2, "", "queues"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,9 @@ func NewCommand(version string) *cobra.Command {
 			"they would be admitted if all fitted. Positions count from 0. The manager must serve the visibility API.\n\n" +
 			"With --snapshot, list the pending quota Workloads of a snapshot by their expected start instead. It follows from a simulation in which\n" +
 			"each stage ends when its maximum execution time has passed: \"by\" a time. If a stage cannot start before others end that have no\n" +
-			"maximum execution time, its start is unknown, and these others are named. Later submissions and failures are not predicted.",
+			"maximum execution time, its start is unknown, and these others are named. If earlier JobSets of the same series have run, it is also\n" +
+			"expected \"about\" a time. Later submissions and failures are not predicted.\n\n" +
+			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
 		Example: "  tranche pending -n team-a                       # in all LocalQueues of a namespace\n" +
 			"  tranche pending -n team-a --queue main\n" +
 			"  tranche pending --cluster-queue gpus --limit 20\n" +
@@ -59,6 +61,9 @@ func NewCommand(version string) *cobra.Command {
 			"  tranche pending --snapshot cluster.tar.gz       # expected starts, in all namespaces",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(); err != nil {
+				return exitcode.AsBadInput(err)
+			}
 			if f.snapshot.Path != "" {
 				return f.expectedStarts(cmd)
 			}
@@ -90,6 +95,19 @@ func NewCommand(version string) *cobra.Command {
 	return cmd
 }
 
+// validate checks the values of flags.
+func (f *flags) validate() error {
+	switch {
+	case f.parameters.Limit < 0:
+		return fmt.Errorf("--limit is %d, must not be negative", f.parameters.Limit)
+	case f.parameters.Offset < 0:
+		return fmt.Errorf("--offset is %d, must not be negative", f.parameters.Offset)
+	case f.until <= 0:
+		return fmt.Errorf("--until is %s, must be positive", f.until)
+	}
+	return f.watch.Validate()
+}
+
 // expectedStarts prints when the pending quota Workloads of a snapshot start.
 func (f *flags) expectedStarts(cmd *cobra.Command) error {
 	s, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
@@ -97,6 +115,9 @@ func (f *flags) expectedStarts(cmd *cobra.Command) error {
 		return err
 	}
 	filter := expected.Filter{Namespace: f.Namespace, LocalQueue: f.localQueue, ClusterQueue: f.clusterQueue}
+	if err := filter.Validate(s); err != nil {
+		return exitcode.AsBadInput(err)
+	}
 	list, err := expected.NewList(cmd.ErrOrStderr(), s, filter, f.until)
 	switch {
 	case err != nil:

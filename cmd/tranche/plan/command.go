@@ -56,6 +56,9 @@ func NewCommand(version string) *cobra.Command {
 			"  kustomize build queues | tranche plan -f - --until 72h",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.checkStreams(files); err != nil {
+				return err
+			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
 				manifests, err := readManifests(files, cmd.InOrStdin())
 				if err != nil {
@@ -95,6 +98,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.until, "until", 24*time.Hour, "how long after the snapshot the simulations end")
 	f.format.Add(cmd, output.Markdown, output.JSON, output.YAML)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
+	exitcode.SetUsage(cmd, exitcode.Failure)
 }
 
 // answer prints what follows from a change.
@@ -158,6 +162,20 @@ func (f *flags) read(ctx context.Context, stdin io.Reader, warnings io.Writer) (
 	}
 	show.Finish()
 	return s, snapshotfile.PrintGaps(warnings, s.Gaps)
+}
+
+// checkStreams returns an error if more than one flag names standard input.
+func (f *flags) checkStreams(files []string) error {
+	streams := 0
+	for _, path := range append(slices.Clone(files), f.snapshot.Path) {
+		if path == snapshotfile.Stream {
+			streams++
+		}
+	}
+	if streams > 1 {
+		return errors.New("standard input can be read only once: name files instead, for --filename or for --snapshot")
+	}
+	return nil
 }
 
 // readManifests reads the objects to apply.

@@ -119,7 +119,7 @@ func TestBadInput(t *testing.T) {
 		`the format is "Snapshot" of "snapshot.tranche.dev/v0"`:                             {"-f", queues, "--snapshot", old},
 		"nowhere.kubeconfig":                                                                {"-f", queues, "--kubeconfig", "nowhere.kubeconfig"},
 		"--config-map is \"x\": write NAMESPACE/NAME":                                       {"-f", queues, "--config-map", "x"},
-		"[kubeconfig snapshot]":                                                             {"-f", queues, "--snapshot", world, "--kubeconfig", "x"},
+		"standard input can be read only once":                                              {"-f", "-", "--snapshot", "-"},
 		"is given twice, in " + queues:                                                      {"-f", queues, "-f", queues, "--snapshot", world},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -16,11 +18,14 @@ func NewWhatIfCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "what-if",
 		Short: "Predict what a single change would do",
-		Long:  "Predict what follows from a single change, with the answers, formats and exit codes of tranche plan. Nothing is written to the cluster.",
+		Long:  "Predict what follows from a single change, with the answers and formats of tranche plan. Nothing is written to the cluster." + exitCodes,
 		Args:  cobra.NoArgs,
-		// A command that does not run would print its help after a wrong name, too, without an error.
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// A command that does not run would print its help after a wrong name, too, and exit as if nothing followed.
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return exitcode.AsUsage(cmd, errors.New("name a question: submit, quota or node-loss"))
+		},
 	}
+	exitcode.SetUsage(cmd, exitcode.Failure)
 	cmd.AddCommand(newSubmitCommand(version), newQuotaCommand(version), newNodeLossCommand(version))
 	return cmd
 }
@@ -37,6 +42,9 @@ func newSubmitCommand(version string) *cobra.Command {
 			"  tranche what-if submit -f jobset.yaml --snapshot cluster.tar.gz -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.checkStreams(files); err != nil {
+				return err
+			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
 				manifests, err := readManifests(files, cmd.InOrStdin())
 				if err != nil {

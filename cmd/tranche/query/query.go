@@ -21,6 +21,7 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 )
 
 const visibilityPath = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -81,7 +82,7 @@ func LoadKubeconfig(path, version string) (clientcmd.ClientConfig, *rest.Config,
 func (f *Flags) Connect() (*Cluster, error) {
 	loader, config, err := LoadKubeconfig(f.Kubeconfig, f.Version)
 	if err != nil {
-		return nil, err
+		return nil, exitcode.AsBadInput(err)
 	}
 	c := &Cluster{Namespace: f.Namespace}
 	if c.Namespace == "" {
@@ -108,7 +109,7 @@ func (f *Flags) Connect() (*Cluster, error) {
 func (f *Flags) ConnectToRead() (client.Client, error) {
 	_, config, err := LoadKubeconfig(f.Kubeconfig, f.Version)
 	if err != nil {
-		return nil, err
+		return nil, exitcode.AsBadInput(err)
 	}
 	scheme, err := NewScheme()
 	if err != nil {

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+)
+
+// world is a recorded snapshot, and changed a change of its queues.
+const (
+	world   = "../../plan/testdata/quota-raised/snapshot"
+	changed = "../../plan/testdata/quota-raised/queues.yaml"
+)
+
+// runVerb runs the program, and returns its output, its error and its exit code.
+func runVerb(ctx context.Context, stdin io.Reader, args ...string) (out string, code int, err error) {
+	var text bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(&text)
+	cmd.SetErr(io.Discard)
+	if err = execute(ctx, cmd); err != nil {
+		code = exitcode.Of(err)
+	}
+	return text.String(), code, err
+}
+
+// TestUsage makes mistakes in the arguments of every verb. The exit code is that of the help, and the error names the flag or the argument.
+func TestUsage(t *testing.T) {
+	const anyVerb = 2
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	for line, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"nothing":                   {anyVerb, `unknown command "nothing" for "tranche"; see tranche --help`},
+		"lnt":                       {anyVerb, "Did you mean this?\n\tlint\nsee tranche --help"},
+		"--wide":                    {anyVerb, "unknown flag: --wide; see tranche --help"},
+		"manager --wide":            {anyVerb, "unknown flag: --wide; see tranche manager --help"},
+		"manager now":               {anyVerb, "now"},
+		"barrier --wide":            {anyVerb, "--wide"},
+		"barrier now":               {anyVerb, "now"},
+		"barrier --timeout soon":    {anyVerb, "--timeout"},
+		"dashboard --wide":          {anyVerb, "--wide"},
+		"dashboard now":             {anyVerb, "now"},
+		"dashboard --port 70000":    {anyVerb, "--port is 70000"},
+		"version --wide":            {anyVerb, "--wide"},
+		"version now":               {anyVerb, "now"},
+		"uninstall --wide":          {anyVerb, "--wide"},
+		"uninstall now":             {anyVerb, "now"},
+		"simulate":                  {anyVerb, "accepts 1 arg(s), received 0; see tranche simulate --help"},
+		"simulate --wide x":         {anyVerb, "--wide"},
+		"simulate " + nowhere:       {anyVerb, nowhere},
+		"snapshot --wide":           {anyVerb, "--wide"},
+		"snapshot now":              {anyVerb, "now"},
+		"snapshot --config-map x":   {anyVerb, "--config-map"},
+		"snapshot -o .":             {anyVerb, "exists"},
+		"lint":                      {anyVerb, "-f"},
+		"lint --wide":               {anyVerb, "--wide"},
+		"lint queues":               {anyVerb, "queues"},
+		"lint -f x -o xml":          {anyVerb, `"-o, --output" flag: must be one of text, json, yaml, sarif, github`},
+		"lint -f " + nowhere:        {anyVerb, nowhere},
+		"explain":                   {anyVerb, "accepts 1 arg(s), received 0; see tranche explain --help"},
+		"explain a b":               {anyVerb, "accepts 1 arg(s), received 2"},
+		"explain a --wide":          {anyVerb, "--wide"},
+		"explain a -o wide":         {anyVerb, "must be one of text, json, yaml"},
+		"explain a --until 0s":      {anyVerb, "--until is 0s"},
+		"explain a --until soon":    {anyVerb, "--until"},
+		"explain a -w --interval 1": {anyVerb, "--interval"},
+		"explain a":                 {anyVerb, "no configuration has been provided"}, // the default kubeconfig does not exist
+		"explain a -w --interval 1ms --snapshot " + world:         {anyVerb, "[snapshot watch]"},
+		"explain a --snapshot " + world + " --kubeconfig x":       {anyVerb, "[snapshot kubeconfig]"},
+		"explain a --snapshot " + nowhere:                         {anyVerb, nowhere},
+		"explain a --kubeconfig " + nowhere:                       {anyVerb, nowhere},
+		"explain nothing --snapshot " + world:                     {anyVerb, `neither a JobSet nor a quota Workload "nothing"`},
+		"pending now":                                             {anyVerb, "now"},
+		"pending --wide":                                          {anyVerb, "--wide"},
+		"pending -o xml":                                          {anyVerb, "must be one of text, wide, json, yaml"},
+		"pending --queue a --cluster-queue b":                     {anyVerb, "[cluster-queue queue]"},
+		"pending -n a --cluster-queue b":                          {anyVerb, "[cluster-queue namespace]"},
+		"pending --snapshot x --watch":                            {anyVerb, "[snapshot watch]"},
+		"pending --snapshot x --limit 1":                          {anyVerb, "[snapshot limit]"},
+		"pending --limit -1 --kubeconfig x":                       {anyVerb, "--limit is -1"},
+		"pending --offset -1 --kubeconfig x":                      {anyVerb, "--offset is -1"},
+		"pending --limit many":                                    {anyVerb, "--limit"},
+		"pending --watch --interval 1ms":                          {anyVerb, "--interval is 1ms"},
+		"pending --until -1s --snapshot " + world:                 {anyVerb, "--until is -1s"},
+		"pending --snapshot " + nowhere:                           {anyVerb, nowhere},
+		"pending --kubeconfig " + nowhere:                         {anyVerb, nowhere},
+		"pending --cluster-queue x --snapshot " + world:           {anyVerb, `no ClusterQueue "x"`},
+		"pending --queue x -n default --snapshot " + world:        {anyVerb, `no LocalQueue "x"`},
+		"pending -n x --snapshot " + world:                        {anyVerb, `no namespace "x"`},
+		"plan":                                                    {1, `required flag(s) "filename" not set; see tranche plan --help`},
+		"plan --wide":                                             {1, "--wide"},
+		"plan now -f x":                                           {1, "now"},
+		"plan -f x -o wide":                                       {1, "must be one of text, markdown, json, yaml"},
+		"plan -f x --until soon":                                  {1, "--until"},
+		"plan -f x --until 0s --snapshot " + world:                {1, "--until is 0s"},
+		"plan -f x --config-map x":                                {1, "--config-map"},
+		"plan -f x --kubeconfig x --snapshot x":                   {1, "[snapshot kubeconfig]"},
+		"plan -f " + nowhere + " --snapshot " + world:             {1, nowhere},
+		"plan -f " + changed + " --snapshot " + nowhere:           {1, nowhere},
+		"plan -f " + changed + " --kubeconfig " + nowhere:         {1, nowhere},
+		"plan -f - --snapshot -":                                  {1, "standard input"},
+		"what-if":                                                 {1, "name a question: submit, quota or node-loss"},
+		"what-if nothing":                                         {1, "nothing"},
+		"what-if --wide":                                          {1, "--wide"},
+		"what-if submit":                                          {1, `"filename"`},
+		"what-if submit --wide":                                   {1, "--wide"},
+		"what-if submit now -f x":                                 {1, "now"},
+		"what-if submit -f " + changed + " --snapshot " + nowhere: {1, nowhere},
+		"what-if quota":                                           {1, "requires at least 1 arg(s)"},
+		"what-if quota --wide":                                    {1, "--wide"},
+		"what-if quota a/b=1":                                     {1, "write CLUSTERQUEUE/FLAVOR/RESOURCE=AMOUNT"},
+		"what-if quota a/b/c=many":                                {1, `the amount "many"`},
+		"what-if quota a/b/c=1 --snapshot " + world:               {1, `ClusterQueue "a" does not exist`},
+		"what-if node-loss":                                       {1, `"selector"`},
+		"what-if node-loss --wide":                                {1, "--wide"},
+		"what-if node-loss -l a==b==c":                            {1, "--selector"},
+		"what-if node-loss -l a=b --snapshot " + world:            {1, "no node of the snapshot has labels"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", "nowhere.kubeconfig")
+			_, code, err := runVerb(t.Context(), strings.NewReader(""), strings.Fields(line)...)
+			if code != c.code || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("exit code %d, error %v, want %d and %q", code, err, c.code, c.want)
+			}
+		})
+	}
+}
+
+// TestHelp: the help of each verb names its exit codes, and has an example.
+func TestHelp(t *testing.T) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+		if cmd.HasParent() && !strings.Contains(cmd.Long, "Exit code") {
+			t.Errorf("%s: the help does not name the exit codes", cmd.CommandPath())
+		}
+		if cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "version" && !strings.Contains(cmd.Example, "tranche "+cmd.Name()) && !strings.Contains(cmd.Example, "tranche what-if "+cmd.Name()) {
+			t.Errorf("%s: the help has no example", cmd.CommandPath())
+		}
+	}
+	check(newCommand())
+}
