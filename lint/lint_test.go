@@ -135,8 +135,8 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, upgraded := lint.Upgrade("old.yaml", content)
-	if upgraded != 4 {
-		t.Fatalf("upgraded %d objects, want 4", upgraded)
+	if upgraded != 13 {
+		t.Fatalf("upgraded %d objects, want 13", upgraded)
 	}
 	wantGolden(t, "testdata/upgrade/new.txt", string(text))
 	if again, upgraded := lint.Upgrade("new.yaml", text); upgraded != 0 || string(again) != string(text) {
@@ -149,7 +149,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	for i := range result.Findings {
 		f := &result.Findings[i]
-		if f.Severity == lint.Error && f.Object != "AdmissionCheck budget" && f.Object != "ClusterQueue braces" {
+		if f.Severity == lint.Error && f.Object != "Workload team-a/topology" {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,6 +92,17 @@ func (o *Object) Node() *yamlnode.Node {
 		_, node = Child(node, step)
 	}
 	return node
+}
+
+// Line returns a line of the file, with its end. It is empty for a line beyond the document of the object.
+func (o *Object) Line(number int) string {
+	at := o.document.firstLine
+	for line := range bytes.Lines(o.document.text) {
+		if at++; at == number {
+			return string(line)
+		}
+	}
+	return ""
 }
 
 // Place returns the line and the column of a field, such as spec.flavors[0].name, or of the deepest field above it that the object has. Keys of maps
