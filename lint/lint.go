@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +12,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/config/policies"
+	"github.com/tranche-dev/tranche/lint/internal/jobsetwebhook"
 	"github.com/tranche-dev/tranche/lint/internal/policy"
 	"github.com/tranche-dev/tranche/manifest"
 )
@@ -58,6 +61,7 @@ func Run(objects []*manifest.Object, unreadable []*manifest.Error, options Optio
 			return nil, err
 		}
 	}
+	l.checkJobSetWebhook()
 	if err := l.checkEngine(); err != nil {
 		return nil, err
 	}
@@ -153,6 +157,9 @@ func (l *linter) validate(o *manifest.Object) (*source, error) {
 	if s.content, err = o.Content(); err != nil {
 		return nil, err
 	}
+	if o.GVK == jobset.GroupVersion.WithKind("JobSet") {
+		jobsetwebhook.SetDefaults(s.content)
+	}
 	before := len(l.all)
 	for _, d := range o.Duplicates() {
 		l.addAt(s, d.Line, d.Column, problem{rule: ruleDuplicateField(), field: d.Field, message: "the field is written twice", cure: "remove one of the two"})
@@ -238,6 +245,18 @@ func (l *linter) checkPolicies(valid []*source) error {
 		}
 	}
 	return nil
+}
+
+// checkJobSetWebhook reports what the webhook of the JobSet controller rejects. A rejected JobSet is not checked further.
+func (l *linter) checkJobSetWebhook() {
+	l.objects.jobSets = slices.DeleteFunc(l.objects.jobSets, func(js origin[jobsetapi.JobSet]) bool {
+		problems := jobsetwebhook.Check(js.object)
+		for _, p := range problems {
+			l.add(js.source, problem{rule: ruleJobSetWebhook(), field: p.Field, message: p.Message, cure: p.Cure})
+		}
+		js.isValid = len(problems) == 0
+		return !js.isValid
+	})
 }
 
 // withNamespace returns the content of an object with the namespace in which it is created.

@@ -42,6 +42,11 @@ func rulePolicy() rule {
 	return rule{"policy", Error, "the admission policies of Tranche accept the creation of the object"}
 }
 
+// Rules that the webhook of the JobSet controller enforces.
+func ruleJobSetWebhook() rule {
+	return rule{"jobset-webhook", Error, "the webhook of the JobSet controller 0.12.0 accepts the creation of JobSets, with its default feature gates"}
+}
+
 // Rules of the engine.
 func ruleInactiveQueue() rule {
 	return rule{"inactive-queue", Error, "ClusterQueues are active: their flavors and AdmissionChecks exist and are supported, and Cohorts form no cycle"}
@@ -95,7 +100,7 @@ func ruleUselessPreemption() rule {
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
-		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleInactiveQueue(), ruleStoppedQueue(),
+		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
 		ruleMissingQueue(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
 		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(),
 	}

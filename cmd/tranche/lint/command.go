@@ -72,8 +72,8 @@ Rules (error or warning, and what holds if there is no finding):
 	}
 	b.WriteString(`
 Policies are evaluated with the parameters that Tranche installs by default. Not checked: what depends on the user, on previous versions of
-an object, or on objects that other programs create; the webhook of the JobSet controller; pod templates beyond the schema of JobSets; the policies
-of Pods, Jobs and Workloads.
+an object, or on objects that other programs create, such as PersistentVolumeClaims; pod templates beyond the schema of JobSets; the policies of Pods,
+Jobs and Workloads.
 
 Exit code: 0 without errors (with --strict: without findings); 1 with findings, or if the command fails; 2 on bad input: flags, files that cannot be
 opened, nodes or a configuration that are not readable.`)
