@@ -34,17 +34,10 @@ const visibilityAPI = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 // installVisibility applies config/visibility and points its Service to a port of this machine, where nothing runs inside the cluster.
 func installVisibility(ctx context.Context, address string) {
 	GinkgoHelper()
-	_, port, err := net.SplitHostPort(address)
-	Expect(err).NotTo(HaveOccurred())
-	overlay := filepath.Join(env.Root, "config", "visibility")
-	Expect(env.Kubectl(ctx, "apply", "--server-side", "-k", overlay)).To(Succeed())
+	Expect(env.ServeVisibility(ctx, address)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(env.Kubectl(ctx, "delete", "-k", overlay)).To(Succeed())
+		Expect(env.Kubectl(ctx, "delete", "-k", env.VisibilityOverlay())).To(Succeed())
 	})
-	Expect(env.Kubectl(ctx, "-n", apis.SystemNamespace, "patch", "service", "tranche-visibility", "--type=merge",
-		"-p", `{"spec":{"type":"ExternalName","externalName":"localhost","selector":null,"clusterIP":null,"clusterIPs":null}}`)).To(Succeed())
-	Expect(env.Kubectl(ctx, "patch", "apiservice", "v1beta2.visibility.kueue.x-k8s.io", "--type=merge",
-		"-p", `{"spec":{"service":{"port":`+port+`}}}`)).To(Succeed())
 }
 
 // freeAddress returns an unused address on loopback.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,23 @@ func probeJobSet() *jobsetapi.JobSet {
 	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{ReplicatedJob: jobset.ReplicatedJob{Name: "main", Replicas: 1, Template: job}}}
 	return js
 }
+
+// ServeVisibility applies config/visibility, and points its Service to the address of a manager on this machine, where nothing runs inside the cluster.
+func (w *World) ServeVisibility(ctx context.Context, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		w.Kubectl(ctx, "apply", "--server-side", "-k", w.VisibilityOverlay()),
+		w.Kubectl(ctx, "-n", apis.SystemNamespace, "patch", "service", "tranche-visibility", "--type=merge",
+			"-p", `{"spec":{"type":"ExternalName","externalName":"localhost","selector":null,"clusterIP":null,"clusterIPs":null}}`),
+		w.Kubectl(ctx, "patch", "apiservice", "v1beta2.visibility.kueue.x-k8s.io", "--type=merge", "-p", `{"spec":{"service":{"port":`+port+`}}}`),
+	)
+}
+
+// VisibilityOverlay returns the directory with the objects of the visibility API.
+func (w *World) VisibilityOverlay() string { return filepath.Join(w.Root, "config", "visibility") }
 
 // InstallPodGroups installs the CRDs by which schedulers other than that of Kubernetes know gangs, and waits until they are served: those
 // of these API groups, or all of them. A manager that runs already ends when it notices.

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/testenv"
+)
+
+// verbsShape is the name of the benchmark of the verbs that answer questions about a large cluster.
+const verbsShape = "verbs"
+
+const (
+	// writers is how many quota Workloads are created at once.
+	writers = 32
+	// backlogTimeout limits how long the manager takes to count all quota Workloads once they exist.
+	backlogTimeout = 10 * time.Minute
+	// verbRounds is how often each question is asked: the slowest answer counts.
+	verbRounds = 3
+)
+
+// backlog returns the load: in each Cohort 10 ClusterQueues, which borrow from each other, with 100 quota Workloads each. A few hold all quota, and the
+// others wait.
+func backlog(total int) *shape.Shape {
+	const queuesPerCohort, perQueue = 10, 100
+	limit := resource.MustParse("8")
+	return &shape.Shape{
+		Cohorts: max(total/(queuesPerCohort*perQueue), 1), QueuesPerCohort: queuesPerCohort,
+		Queue: shape.Queue{
+			Strategy: kueue.BestEffortFIFO, NominalCPU: resource.MustParse("8"), BorrowingLimitCPU: &limit, LocalQueues: 1,
+			ReclaimWithinCohort: kueue.PreemptionPolicyNever, WithinClusterQueue: kueue.PreemptionPolicyNever,
+		},
+		Classes: []shape.Class{
+			{Name: "runs", Count: 1, Priority: 1, CPU: resource.MustParse("8")},
+			{Name: "waits", Count: perQueue - 1, CPU: resource.MustParse("4")},
+		},
+	}
+}
+
+// measureVerbs fills a cluster with quota Workloads, and times the verbs that answer questions about it, with their peak memory.
+func measureVerbs(ctx context.Context, o *options) (_ []figure, err error) {
+	w, err := testenv.Start(ctx, controlplane.Config{
+		WorkDir: o.workDir, Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Stop()) }()
+	r := &run{world: w, shape: backlog(o.workloads), apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)}
+	if err := r.connect(); err != nil {
+		return nil, err
+	}
+	if err := createQueues(ctx, w.Admin, r.shape); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := r.createBacklog(ctx); err != nil {
+		return nil, err
+	}
+	figures := []figure{seconds("create", time.Since(began))}
+	began = time.Now()
+	manager, err := r.startVisibleManager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, manager.Stop()) }()
+	if err := r.awaitCounted(ctx); err != nil {
+		return nil, err
+	}
+	figures = append(figures, seconds("counted", time.Since(began)))
+	answers, err := r.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, err := r.readServers()
+	if err != nil {
+		return nil, err
+	}
+	ofManager, err := readUsage(r.manager)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(figures, answers...), mebibytes("manager/peak-rss", ofManager.peak), mebibytes("apiserver/peak-rss", used.apiserver.peak)), nil
+}
+
+// startVisibleManager starts a manager that serves the visibility API, and that the driver does not slow down.
+func (r *run) startVisibleManager(ctx context.Context) (*testenv.Manager, error) {
+	port, err := controlplane.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
+	if err := r.world.ServeVisibility(ctx, address); err != nil {
+		return nil, err
+	}
+	manager, err := r.world.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{
+		"clientConnection": map[string]any{"qps": 2000, "burst": 4000},
+		"visibility":       map[string]any{"enable": true, "bindAddress": address},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	r.managerMetrics = manager.Metrics
+	if r.manager, err = findChild(filepath.Dir(manager.Log)); err != nil {
+		return nil, errors.Join(err, manager.Stop())
+	}
+	return manager, nil
+}
+
+// createBacklog creates all quota Workloads, those that hold quota first.
+func (r *run) createBacklog(ctx context.Context) error {
+	for class := range r.shape.Classes {
+		if err := r.createClass(ctx, class); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) createClass(ctx context.Context, class int) error {
+	c := &r.shape.Classes[class]
+	next := make(chan *kueue.Workload)
+	problems := make([]error, writers)
+	var group sync.WaitGroup
+	for i := range writers {
+		group.Go(func() {
+			for w := range next {
+				if problems[i] == nil {
+					problems[i] = r.api.create(ctx, w)
+				}
+			}
+		})
+	}
+	for n := range c.Count {
+		for queue := range r.shape.Queues() {
+			w := quotaWorkload(queueName(queue), workloadName(c, n), localQueueName(0), c)
+			w.Spec.MaximumExecutionTimeSeconds = new(int32(3600 + queue))
+			next <- w
+		}
+	}
+	close(next)
+	group.Wait()
+	return errors.Join(problems...)
+}
+
+func workloadName(c *shape.Class, n int) string { return fmt.Sprintf("%s-%03d", c.Name, n) }
+
+// awaitCounted waits until the statuses of all ClusterQueues count all their quota Workloads. The manager then still writes into each why it waits, which
+// takes the longer, the busier the machine: the questions are asked meanwhile, as in a busy cluster.
+func (r *run) awaitCounted(ctx context.Context) error {
+	all := int32(r.perQueue()) //nolint:gosec // 100
+	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
+		var list kueue.ClusterQueueList
+		if err := r.world.Admin.List(ctx, &list); err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(list.Items, func(q kueue.ClusterQueue) bool { return q.Status.ReservingWorkloads+q.Status.PendingWorkloads != all }), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the statuses of all ClusterQueues: %w", err)
+	}
+	return nil
+}
+
+// perQueue is the number of quota Workloads in each ClusterQueue.
+func (r *run) perQueue() (n int) {
+	for i := range r.shape.Classes {
+		n += r.shape.Classes[i].Count
+	}
+	return n
+}
+
+// A question is a command line, and a text that its answer has.
+type question struct {
+	name string
+	args []string
+	want string
+}
+
+// ask runs the verbs.
+func (r *run) ask(ctx context.Context) ([]figure, error) {
+	dir, err := os.MkdirTemp(r.world.Plane.WorkDir(), "verbs-")
+	if err != nil {
+		return nil, err
+	}
+	archive, queue := filepath.Join(dir, "cluster.tar.gz"), queueName(r.shape.Queues()-1)
+	waits := &r.shape.Classes[1]
+	last := workloadName(waits, waits.Count-1)
+	kubeconfig := "--kubeconfig=" + r.world.AdminKubeconfig
+	total := fmt.Sprintf("%7d workloads.kueue.x-k8s.io", r.shape.Queues()*r.perQueue())
+	const place = " in its ClusterQueue" // a position
+	var figures []figure
+	for _, q := range []question{
+		{"snapshot", []string{"snapshot", kubeconfig, "-o", archive}, total},
+		{"snapshot-anonymized", []string{"snapshot", kubeconfig, "--anonymize", "-o", filepath.Join(dir, "public.tar.gz")}, total},
+		{"explain-snapshot", []string{"explain", "-n", queue, last, "--snapshot", archive}, place},
+		{"pending-snapshot", []string{"pending", "--cluster-queue", queue, "--snapshot", archive}, last},
+		{"explain", []string{"explain", kubeconfig, "-n", queue, last}, place},
+		{"pending", []string{"pending", kubeconfig, "--cluster-queue", queue}, last},
+		{"pending-namespace", []string{"pending", kubeconfig, "-n", queue}, last},
+	} {
+		found, err := r.time(ctx, &q)
+		if err != nil {
+			return nil, err
+		}
+		figures = append(figures, found...)
+	}
+	info, err := os.Stat(archive)
+	if err != nil {
+		return nil, err
+	}
+	return append(figures, mebibytes("snapshot/size", info.Size())), nil
+}
+
+// time asks a question several times, and reports the slowest answer and the largest memory.
+func (r *run) time(ctx context.Context, q *question) ([]figure, error) {
+	var slowest time.Duration
+	var peak int64
+	for range verbRounds {
+		cmd := exec.CommandContext(ctx, filepath.Join(r.world.Root, "bin", "tranche"), q.args...) // #nosec G204 -- the arguments are those above
+		var out, warnings bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &warnings
+		began := time.Now()
+		err := cmd.Run()
+		slowest = max(slowest, time.Since(began))
+		// The manager has no ConfigMap here, so that a snapshot is incomplete.
+		if isComplete := err == nil || q.args[0] == "snapshot" && cmd.ProcessState.ExitCode() == 3; !isComplete || !strings.Contains(out.String(), q.want) {
+			return nil, fmt.Errorf("tranche %s: the answer lacks %q: %w\n%s%s", strings.Join(q.args, " "), q.want, err, &out, &warnings)
+		}
+		used, isKnown := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		if !isKnown {
+			return nil, errors.New("read the memory of the process: not on this system")
+		}
+		peak = max(peak, used.Maxrss<<10)
+	}
+	return []figure{seconds(q.name+"/wall", slowest), mebibytes(q.name+"/peak-rss", peak)}, nil
+}
