@@ -39,13 +39,3 @@ func (f *Flags) Read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, erro
 	}
 	return s, PrintGaps(warnings, s.Gaps)
 }
-
-// PrintGaps prints a line for each gap of a snapshot.
-func PrintGaps(out io.Writer, gaps []snapshot.Gap) error {
-	for i := range gaps {
-		if _, err := fmt.Fprintln(out, "missing:", gaps[i].String()); err != nil {
-			return fmt.Errorf("print what the snapshot lacks: %w", err)
-		}
-	}
-	return nil
-}

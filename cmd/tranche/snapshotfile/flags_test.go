@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	write(t, filepath.Join(dir, "half.tar.gz"), archive.String()[:archive.Len()/2])
 	manifest := "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: s}}\n"
 	write(t, filepath.Join(dir, "objects.yaml"), manifest)
-	missing := "missing: nodes: nodes is forbidden; ask for the right to list nodes\n"
+	missing := "missing: nodes: nodes is forbidden; ask for the right to list nodes\nwithout nodes: all but tranche what-if node-loss is answered\n"
 	cases := map[string]struct{ path, in, warnings, want string }{
 		"a directory":      {path: taken, warnings: missing},
 		"an archive":       {path: filepath.Join(dir, "taken.tar.gz"), warnings: missing},
@@ -74,6 +74,23 @@ func TestRead(t *testing.T) {
 				t.Errorf("%d namespaces, warnings %q, want 1 and %q", len(got.Namespaces), warnings.String(), c.warnings)
 			}
 		})
+	}
+}
+
+// TestGaps: for each kind of a snapshot there is a line about what can be answered without it.
+func TestGaps(t *testing.T) {
+	for _, kind := range append(snapshot.Kinds(), nil) {
+		resource := "configmaps"
+		if kind != nil {
+			resource = kind.FullResource()
+		}
+		var out strings.Builder
+		if err := snapshotfile.PrintGaps(&out, []snapshot.Gap{{Resource: resource, Namespaces: []string{"a"}, Reason: "no"}, {Resource: resource, Namespaces: []string{"b"}, Reason: "no"}}); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Split(out.String(), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[2], "without "+strings.Split(resource, ".")[0]+": ") {
+			t.Errorf("%s: %q", resource, lines)
+		}
 	}
 }
 
