@@ -67,6 +67,11 @@ func (i *Inspection) Why(workload admission.StageKey) (r Reason, ok bool) {
 	return r, true
 }
 
+// Unshown returns in what the running manager may report something else about some quota Workloads than an Inspection of a snapshot does, or "".
+func Unshown(s *snapshot.Snapshot, workloads ...admission.StageKey) string {
+	return scope.Unshown(influencing(s, workloads))
+}
+
 // influencing returns the part of a snapshot that can influence when some quota Workloads start. Under waitForPodsReady.blockAdmission it is all of it.
 func influencing(s *snapshot.Snapshot, workloads []admission.StageKey) *snapshot.Snapshot {
 	if s.Configuration != nil && ptr.Deref(s.Configuration.WaitForPodsReady.BlockAdmission, false) {

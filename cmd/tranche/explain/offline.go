@@ -118,7 +118,7 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 	x.Position = &Position{
 		InClusterQueue: reason.InClusterQueue, InLocalQueue: reason.InLocalQueue, LocalQueue: reason.LocalQueue.Name, Priority: reason.Priority,
 	}
-	x.Explanation = &reason.Explanation
+	x.Explanation, x.Note = &reason.Explanation, simulator.Unshown(o.Snapshot, key)
 	found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, key))
 	if err != nil {
 		return nil, nil, fmt.Errorf("search what would let quota Workload %s in: %w", key, err)

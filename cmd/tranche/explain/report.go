@@ -46,6 +46,8 @@ type Workload struct {
 	// ExpectedStart and LetIn are known from snapshots.
 	ExpectedStart *expected.Start `json:"expectedStart,omitempty"`
 	LetIn         *LetIn          `json:"letIn,omitempty"`
+	// Note says in what the answer from a snapshot may differ from that of the running manager. It is empty if it does not.
+	Note string `json:"note,omitempty"`
 }
 
 // A Position is a place in queues. The next quota Workload is at 0.
@@ -165,6 +167,9 @@ func (w *Workload) lines() []string {
 	}
 	if w.LetIn != nil {
 		lines = slices.Concat(lines, w.LetIn.lines())
+	}
+	if w.Note != "" {
+		lines = append(lines, "  note: "+w.Note)
 	}
 	return lines
 }
