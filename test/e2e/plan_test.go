@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -68,16 +69,46 @@ var _ = Describe("tranche plan", func() {
 	}, SpecTimeout(specTimeout))
 })
 
+var _ = Describe("tranche what-if", func() {
+	It("predicts the start of a JobSet, and what less quota would do to it", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "8")
+		js := t.newJobSet("asked", replicatedJob{name: "train", cpus: "1", gpus: "8"})
+		js.APIVersion, js.Kind = jobset.GroupVersion.String(), "JobSet"
+		p, code := answerOf(ctx, js, "what-if", "submit", "-f", "-")
+		Expect(code).To(Equal(2))
+		Expect(p.Consequences).To(HaveExactElements(And(HaveField("JobSet", "asked"), HaveField("Kind", plan.NewlyAdmitted))))
+		Expect(*p.Consequences[0].After).To(BeTemporally("==", p.TakenAt))
+		submit(ctx, js)
+		t.expectStages(ctx, "asked", "train=ready")
+
+		quota := t.namespace + "/a100/nvidia.com/gpu="
+		p, code = answerOf(ctx, nil, "what-if", "quota", quota+"4")
+		Expect(code).To(Equal(3))
+		Expect(p.Consequences).To(ConsistOf(
+			And(HaveField("JobSet", "asked"), HaveField("Kind", plan.Evicted)), And(HaveField("JobSet", "asked"), HaveField("Kind", plan.NeverFits)),
+		))
+		_, code = answerOf(ctx, nil, "what-if", "quota", quota+"16")
+		Expect(code).To(BeZero())
+		t.expectStages(ctx, "asked", "train=ready")
+	}, SpecTimeout(specTimeout))
+})
+
 // planOf runs tranche plan on the cluster, with a manifest on standard input.
 func planOf(ctx context.Context, queue *kueue.ClusterQueue) (p plan.Plan, code int) {
 	GinkgoHelper()
+	return answerOf(ctx, queue, "plan", "-f", "-")
+}
+
+// answerOf runs a verb that answers with a plan on the cluster, with a manifest on standard input.
+func answerOf(ctx context.Context, manifest any, args ...string) (p plan.Plan, code int) {
+	GinkgoHelper()
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(env.Plane.Kubeconfig(kubeconfig, "")).To(Succeed())
-	manifest, err := json.Marshal(queue)
+	stdin, err := json.Marshal(manifest)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "plan", "--kubeconfig", kubeconfig, "-f", "-", "-o", "json")
+	cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "--kubeconfig", kubeconfig, "-o", "json")...)
 	var out, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(manifest), &out, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &stderr
 	if err := cmd.Run(); err != nil {
 		exit, isExit := errors.AsType[*exec.ExitError](err)
 		Expect(isExit).To(BeTrue(), "%v", err)
