@@ -225,7 +225,7 @@ func TestJobSet(t *testing.T) {
 	timeline, err := json.Marshal(apis.Timeline{Stages: []apis.StageTimes{{
 		Name: "train", Queued: metav1.NewTime(at(30)), Admitted: metav1.NewTime(at(32)), Ready: new(metav1.NewTime(at(35))), Counted: metav1.NewTime(at(40)),
 		Earlier: []apis.HoldTimes{{Queued: metav1.NewTime(at(6)), Admitted: metav1.NewTime(at(7)), End: metav1.NewTime(at(9))}},
-		Held: map[corev1.ResourceName]int64{gpu: 64}, Idle: map[corev1.ResourceName]int64{gpu: 24},
+		Held:    map[corev1.ResourceName]int64{gpu: 64}, Idle: map[corev1.ResourceName]int64{gpu: 24},
 	}}})
 	if err != nil {
 		t.Fatal(err)
