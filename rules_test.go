@@ -71,12 +71,13 @@ var layers = map[string][]string{
 	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
 	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.
-	"dashboard":        {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*", "dashboard/redact"},
-	"dashboard/redact": {},
-	"dashboard/page":   {},
-	"dashboard/access": {"dashboard"},
-	"dashboard/server": {"apis", "dashboard", "dashboard/access", "snapshot"},
-	"dashboard/live":   {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},
+	"dashboard":          {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*", "dashboard/redact", "dashboard/internal/*"},
+	"dashboard/redact":   {},
+	"dashboard/internal": {},
+	"dashboard/page":     {},
+	"dashboard/access":   {"dashboard"},
+	"dashboard/server":   {"apis", "dashboard", "dashboard/access", "snapshot"},
+	"dashboard/live":     {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.
 	"controllers": {
@@ -168,7 +169,7 @@ func (p pkg) ships() bool { return p.dir() != "test" && !strings.HasPrefix(p.dir
 
 func (p pkg) pure() bool {
 	top, _, _ := strings.Cut(p.dir(), "/")
-	return top == "queue" || top == "admission" || top == "lifecycle" || p.dir() == "dashboard"
+	return top == "queue" || top == "admission" || top == "lifecycle" || p.dir() == "dashboard" || strings.HasPrefix(p.dir(), "dashboard/internal/")
 }
 
 func TestLayers(t *testing.T) {

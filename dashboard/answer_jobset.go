@@ -259,7 +259,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	if known := r.m.workloads[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]; known != nil && known.uid == object.UID {
 		a.ClusterQueue = cmp.Or(a.ClusterQueue, known.home)
 		if known.state == Pending && known.in != nil && !r.m.isPartial {
-			a.Position = new(known.in.rank(known))
+			a.Position = new(known.in.Rank(known))
 		}
 	}
 	a.ClusterQueue = r.v.clusterQueueFor(a.ClusterQueue)

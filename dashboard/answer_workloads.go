@@ -3,6 +3,8 @@ package dashboard
 import (
 	"strings"
 	"time"
+
+	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 )
 
 // A WorkloadFilter selects quota Workloads of a ClusterQueue.
@@ -77,11 +79,11 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 		return (f.Namespace == "" || w.key.Namespace == f.Namespace) && (f.Queue == "" || w.localQueue.key.Name == f.Queue) &&
 			(f.State == "" || w.state == f.State) && (strings.Contains(w.key.Name, f.Text) || strings.Contains(w.ownerName, f.Text))
 	}
-	return pageOf(w, from.from(0), matches, convert), true
+	return pageOf(w, from.From(0), matches, convert), true
 }
 
 // list returns the list of a name: that of pending quota Workloads for an unknown name.
-func (q *clusterQueue) list(name string) *list[*workload] {
+func (q *clusterQueue) list(name string) *ordered.List[*workload] {
 	switch name {
 	case ListHolding:
 		return q.holders

@@ -61,7 +61,7 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 	if js == nil {
 		js = &jobSet{key: key, uid: object.UID}
 		m.jobSetsByKey[key] = js
-		m.jobSets.insert(js)
+		m.jobSets.Insert(js)
 		m.count(key.Namespace, 1)
 		o := m.owner(object.UID)
 		o.submitted = object.CreationTimestamp.Time
@@ -82,7 +82,7 @@ func (m *Model) forgetJobSet(key types.NamespacedName) {
 		return
 	}
 	delete(m.jobSetsByKey, key)
-	m.jobSets.remove(js)
+	m.jobSets.Remove(js)
 	m.count(key.Namespace, -1)
 	o := m.owner(js.uid)
 	o.submitted, o.expected = time.Time{}, nil
@@ -167,7 +167,7 @@ func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 		return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
 			(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
 	}
-	answer.Page = pageOf(w, m.jobSets.from(0), matches, convert)
+	answer.Page = pageOf(w, m.jobSets.From(0), matches, convert)
 	return answer
 }
 

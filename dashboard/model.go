@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 )
 
 // A Model has the facts that answers need of all observed objects. It is not safe for concurrent use. It keeps no observed object.
@@ -18,7 +19,7 @@ type Model struct {
 	localQueues   map[types.NamespacedName]*localQueue
 	workloads     map[types.NamespacedName]*workload
 	owners        map[types.UID]*owner
-	jobSets       *list[*jobSet]
+	jobSets       *ordered.List[*jobSet]
 	jobSetsByKey  map[types.NamespacedName]*jobSet
 	// namespaces counts the JobSets and quota Workloads of each namespace.
 	namespaces map[string]int
@@ -36,7 +37,7 @@ func New() *Model {
 	return &Model{
 		clusterQueues: map[string]*clusterQueue{}, cohorts: map[string]*cohort{}, localQueues: map[types.NamespacedName]*localQueue{},
 		workloads: map[types.NamespacedName]*workload{}, owners: map[types.UID]*owner{},
-		jobSets: newList(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{}, queueNamespaces: map[string]int{},
+		jobSets: ordered.New(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{}, queueNamespaces: map[string]int{},
 		history: history{series: map[string]*series{}},
 	}
 }

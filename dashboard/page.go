@@ -1,6 +1,10 @@
 package dashboard
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
+)
 
 // Limits of a page.
 const (
@@ -29,10 +33,10 @@ type Page[T any] struct {
 }
 
 // pageOfList returns a page of all elements of a list. It visits no other elements.
-func pageOfList[E, T any](w Window, l *list[E], convert func(rank int, e E) T) Page[T] {
+func pageOfList[E, T any](w Window, l *ordered.List[E], convert func(rank int, e E) T) Page[T] {
 	w = w.bounded()
-	page := Page[T]{Total: l.length, Offset: w.Offset, Items: []T{}}
-	for rank, e := range l.from(w.Offset) {
+	page := Page[T]{Total: l.Len(), Offset: w.Offset, Items: []T{}}
+	for rank, e := range l.From(w.Offset) {
 		if len(page.Items) == w.Limit {
 			break
 		}

@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 )
 
 // A clusterQueue has the facts of a ClusterQueue, or the quota Workloads that name one that was not observed.
@@ -31,7 +32,7 @@ type clusterQueue struct {
 	share              *int64
 
 	// pending, holders and others have the quota Workloads that have not finished. The first is in the order of admission.
-	pending, holders, others *list[*workload]
+	pending, holders, others *ordered.List[*workload]
 	counts                   map[State]int
 	// charges has the sum of the charges of those in each state.
 	charges     map[State]map[quota.FlavorResource]quota.Amount
@@ -80,7 +81,7 @@ func (m *Model) clusterQueue(name string) *clusterQueue {
 	q := m.clusterQueues[name]
 	if q == nil {
 		q = &clusterQueue{
-			name: name, pending: newList(comparePending), holders: newList(compareWorkloads), others: newList(compareWorkloads),
+			name: name, pending: ordered.New(comparePending), holders: ordered.New(compareWorkloads), others: ordered.New(compareWorkloads),
 			counts: map[State]int{}, charges: map[State]map[quota.FlavorResource]quota.Amount{}, localQueues: map[*localQueue]struct{}{},
 		}
 		m.clusterQueues[name] = q
@@ -113,7 +114,7 @@ func (m *Model) forgetClusterQueue(name string) {
 }
 
 func (m *Model) dropClusterQueueIfUnused(q *clusterQueue) {
-	if !q.exists && q.pending.length+q.holders.length+q.others.length+len(q.localQueues) == 0 {
+	if !q.exists && q.pending.Len()+q.holders.Len()+q.others.Len()+len(q.localQueues) == 0 {
 		delete(m.clusterQueues, q.name)
 	}
 }

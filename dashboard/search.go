@@ -38,7 +38,7 @@ func (m *Model) Search(v Viewer, text string) []Found {
 		}
 	}
 	found = append(found, s.best()...)
-	for _, js := range m.jobSets.from(0) {
+	for _, js := range m.jobSets.From(0) {
 		if strings.Contains(js.key.Name, text) && v.seesJobSets(js.key.Namespace) {
 			s.add(Found{Kind: "JobSet", Namespace: js.key.Namespace, Name: js.key.Name})
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -75,7 +76,7 @@ type workload struct {
 	home       string
 
 	// Derived: the list that has it, and its position there.
-	in       *list[*workload]
+	in       *ordered.List[*workload]
 	position queue.Position
 }
 
@@ -201,7 +202,7 @@ func (m *Model) enlist(w *workload) {
 	default:
 		w.in = q.others
 	}
-	w.in.insert(w)
+	w.in.Insert(w)
 	w.localQueue.count(w, 1)
 	q.charge(w, 1)
 	m.tree = nil
@@ -211,7 +212,7 @@ func (m *Model) unlist(w *workload) {
 	if w.in == nil {
 		return
 	}
-	w.in.remove(w)
+	w.in.Remove(w)
 	w.in = nil
 	w.localQueue.count(w, -1)
 	q := m.clusterQueues[w.home]

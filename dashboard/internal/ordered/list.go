@@ -1,4 +1,5 @@
-package dashboard
+// Package ordered keeps long lists in order, so that one element can be inserted, removed and counted from without a look at all others.
+package ordered
 
 import (
 	"iter"
@@ -8,19 +9,22 @@ import (
 // maxChunk is the number of elements at which a chunk is split.
 const maxChunk = 512
 
-// A list keeps its elements in order. It inserts and removes one in time proportional to the number of chunks, and counts those before it.
-// compare must be total, and must not change for an element that is in the list.
-type list[E any] struct {
+// A List keeps its elements in order. It inserts and removes one in time proportional to the number of chunks, and counts those before it.
+type List[E any] struct {
 	compare func(a, b E) int
 	// chunks have the elements in order. None is empty.
 	chunks [][]E
 	length int
 }
 
-func newList[E any](compare func(a, b E) int) *list[E] { return &list[E]{compare: compare} }
+// New returns an empty List. compare must be total, and must not change for an element that is in the List.
+func New[E any](compare func(a, b E) int) *List[E] { return &List[E]{compare: compare} }
+
+// Len returns the number of elements.
+func (l *List[E]) Len() int { return l.length }
 
 // find returns the chunk that has an element, or would have it, and its index there.
-func (l *list[E]) find(e E) (chunk, at int, isThere bool) {
+func (l *List[E]) find(e E) (chunk, at int, isThere bool) {
 	chunk, _ = slices.BinarySearchFunc(l.chunks, e, func(c []E, e E) int { return l.compare(c[len(c)-1], e) })
 	if chunk == len(l.chunks) {
 		if chunk == 0 {
@@ -32,7 +36,8 @@ func (l *list[E]) find(e E) (chunk, at int, isThere bool) {
 	return chunk, at, isThere
 }
 
-func (l *list[E]) insert(e E) {
+// Insert adds an element, unless it is in the List.
+func (l *List[E]) Insert(e E) {
 	chunk, at, isThere := l.find(e)
 	if isThere {
 		return
@@ -51,7 +56,8 @@ func (l *list[E]) insert(e E) {
 	}
 }
 
-func (l *list[E]) remove(e E) {
+// Remove removes an element if it is in the List.
+func (l *List[E]) Remove(e E) {
 	chunk, at, isThere := l.find(e)
 	if !isThere {
 		return
@@ -63,8 +69,8 @@ func (l *list[E]) remove(e E) {
 	}
 }
 
-// rank returns how many elements come before an element.
-func (l *list[E]) rank(e E) int {
+// Rank returns how many elements come before an element.
+func (l *List[E]) Rank(e E) int {
 	chunk, at, _ := l.find(e)
 	for _, c := range l.chunks[:chunk] {
 		at += len(c)
@@ -72,8 +78,8 @@ func (l *list[E]) rank(e E) int {
 	return at
 }
 
-// from yields the elements from the given rank on, with their ranks.
-func (l *list[E]) from(first int) iter.Seq2[int, E] {
+// From yields the elements from the given rank on, with their ranks.
+func (l *List[E]) From(first int) iter.Seq2[int, E] {
 	return func(yield func(int, E) bool) {
 		rank := 0
 		for _, c := range l.chunks {
