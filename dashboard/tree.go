@@ -58,7 +58,8 @@ type Bar struct {
 	// Unlisted is the part of Used that is held of a flavor or resource that the spec of its ClusterQueue does not list: it was removed. Quota
 	// Workloads whose quota was removed are known only if all could be read.
 	Unlisted float64 `json:"unlisted,omitempty"`
-	// Free is how much one more quota Workload could use now, by borrowing, too; for a Cohort, in that of its ClusterQueues where it is most.
+	// Free is how much one more quota Workload could use now, by borrowing, too: none if the ClusterQueue is not active; for a Cohort, in that of
+	// its ClusterQueues where it is most.
 	Free float64 `json:"free"`
 	// BorrowingLimit and LendingLimit are missing if they are not set.
 	BorrowingLimit *float64 `json:"borrowingLimit,omitempty"`
@@ -299,7 +300,10 @@ func (b *treeBuilder) bar(q *clusterQueue, l limit) Bar {
 	if l.isUnlisted {
 		bar.Unlisted = bar.Used // and none is free: the engine charges no more of it
 	} else {
-		bar.Free, bar.Borrowed = in(free), in(max(0, u.reserved.Minus(l.Nominal)))
+		bar.Borrowed = in(max(0, u.reserved.Minus(l.Nominal)))
+	}
+	if !l.isUnlisted && q.inactive == nil {
+		bar.Free = in(free)
 	}
 	if b.m.isPartial {
 		bar.Idle = nil

@@ -50,6 +50,8 @@ func TestQueues(t *testing.T) {
 	}
 	limited := clusterQueue("kept", "c", "8")
 	limited.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("0"))
+	stopped := clusterQueue("stopped", "c", "8")
+	stopped.Status.Conditions = []metav1.Condition{condition(kueue.ClusterQueueActive, metav1.ConditionFalse, "Stopped", 1)}
 	starting := workload("team", "w", "lq")
 	admit(starting, "borrower", "f", 3)
 	removed, unadmitted := workload("team", "removed", "lq"), workload("team", "unadmitted", "lq")
@@ -78,6 +80,13 @@ func TestQueues(t *testing.T) {
 				"c 1/6 reserved 0 idle 0 borrowed 0 lent 0 free 5 5/0 reserved 2 idle 3 borrowed 0 lent 0 free 0 unlisted 5",
 				" other 0/2 reserved 0 idle 0 borrowed 0 lent 0 free 5",
 				" q 1/4 reserved 0 idle 0 borrowed 0 lent 0 free 5 5/0 reserved 2 idle 3 borrowed 0 lent 0 free 0 unlisted 5",
+			},
+		},
+		"one that is stopped admits nothing, and lends": {
+			objects: []metav1.Object{stopped, using(clusterQueue("q", "c", "1"), "1", "1")},
+			want: []string{
+				"c 1/9 reserved 0 idle 0 borrowed 0 lent 0 free 8", " q 1/1 reserved 0 idle 0 borrowed 0 lent 0 free 8",
+				" stopped 0/8 reserved 0 idle 0 borrowed 0 lent 0 free 0 Stopped",
 			},
 		},
 		"quota above the nominal quota without a Cohort is not borrowed from anywhere, and not lent": {
