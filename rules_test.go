@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.
 	"dashboard":          {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*", "dashboard/redact", "dashboard/internal/*"},
 	"dashboard/redact":   {},
-	"dashboard/internal": {},
+	"dashboard/internal": {"apis", "admission/quota"},
 	"dashboard/page":     {},
 	"dashboard/access":   {"dashboard"},
 	"dashboard/server":   {"apis", "dashboard", "dashboard/access", "snapshot"},

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/dashboard/internal/spans"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
@@ -100,22 +101,8 @@ type EvictionCount struct {
 	Count  int32  `json:"count"`
 }
 
-// The kinds of Spans.
-const (
-	SpanWaiting  = "waiting"
-	SpanReserved = "reserved"
-	SpanIdle     = "idle"
-	SpanRunning  = "running"
-	SpanEvicting = "evicting"
-)
-
 // A Span is a time in which a stage did one thing.
-type Span struct {
-	Kind string    `json:"kind"`
-	From time.Time `json:"from"`
-	// To is missing if the span lasts.
-	To *time.Time `json:"to,omitempty"`
-}
+type Span = spans.Span
 
 // A jobSetReader computes the answer about one JobSet.
 type jobSetReader struct {
@@ -267,7 +254,6 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	if e := jobsetstatus.ExpectedStartOf(r.objects.JobSet); e != nil && e.Stage == a.Name && isWaiting {
 		a.ExpectedStart = &StartAnswer{Certainty: e.Certainty, By: e.By, About: e.About, Basis: r.m.redact(r.v, e.Basis), Computed: e.Computed}
 	}
-	a.ClusterQueue = r.v.clusterQueueFor(a.ClusterQueue)
 	if state := object.Status.RequeueState; state != nil && s.state == BackingOff {
 		a.RequeueAt = state.RequeueAt
 	}
@@ -311,11 +297,11 @@ func (r *jobSetReader) recordedSpans(stage string, w *kueue.Workload) []Span {
 	if t == nil {
 		return nil
 	}
-	var spans []Span
+	var all []Span
 	for _, e := range slices.Backward(t.Earlier) {
-		spans = append(spans, spansOf(marks{queued: e.Queued.Time, admitted: e.Admitted.Time, ready: timeOf(e.Ready), end: e.End.Time})...)
+		all = append(all, spans.Between(spans.Marks{Queued: e.Queued.Time, Admitted: e.Admitted.Time, Ready: timeOf(e.Ready), End: e.End.Time})...)
 	}
-	return append(spans, r.lastRecorded(t, w)...)
+	return append(all, r.lastRecorded(t, w)...)
 }
 
 // lastRecorded returns the spans of the last recorded hold of a stage, unless it is the one that its quota Workload shows.
@@ -330,7 +316,7 @@ func (r *jobSetReader) lastRecorded(t *apis.StageTimes, w *kueue.Workload) []Spa
 	if t.Finished != nil {
 		end = t.Finished.Time
 	}
-	return spansOf(marks{queued: t.Queued.Time, admitted: t.Admitted.Time, ready: timeOf(t.Ready), end: end})
+	return spans.Between(spans.Marks{Queued: t.Queued.Time, Admitted: t.Admitted.Time, Ready: timeOf(t.Ready), End: end})
 }
 
 // currentSpans returns the spans that a quota Workload shows.
@@ -345,49 +331,27 @@ func (r *jobSetReader) currentSpans(st *stageplan.Stage, w *kueue.Workload) []Sp
 		if c := quotaworkload.FindTrue(w, kueue.WorkloadEvicted); c != nil && c.LastTransitionTime.After(from) {
 			from = c.LastTransitionTime.Time
 		}
-		return []Span{{Kind: SpanWaiting, From: from}}
+		return []Span{{Kind: spans.Waiting, From: from}}
 	}
 	t := timesOf(&r.current, st.Name)
 	if t == nil {
 		return nil
 	}
-	m := marks{queued: r.queuedSince(st, w), admitted: t.Admitted.Time, ready: timeOf(t.Ready)}
+	m := spans.Marks{Queued: r.queuedSince(st, w), Admitted: t.Admitted.Time, Ready: timeOf(t.Ready)}
 	if c := quotaworkload.FindTrue(w, kueue.WorkloadQuotaReserved); c != nil {
-		m.reserved = c.LastTransitionTime.Time
+		m.Reserved = c.LastTransitionTime.Time
 	}
 	if !quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
-		m.admitted = time.Time{}
+		m.Admitted = time.Time{}
 	}
 	if s.state == Finished || s.state == Evicting {
-		m.end = s.since
+		m.End = s.since
 	}
-	spans := spansOf(m)
+	shown := spans.Between(m)
 	if s.state == Evicting {
-		spans = append(spans, Span{Kind: SpanEvicting, From: s.since})
+		shown = append(shown, Span{Kind: spans.Evicting, From: s.since})
 	}
-	return spans
-}
-
-// marks are the times at which a hold of quota changed. Zero stands for a time that has not come.
-type marks struct{ queued, reserved, admitted, ready, end time.Time }
-
-// spansOf returns the spans between marks that are not empty.
-func spansOf(m marks) []Span {
-	steps := []Span{{Kind: SpanWaiting, From: m.queued}, {Kind: SpanReserved, From: m.reserved}, {Kind: SpanIdle, From: m.admitted}, {Kind: SpanRunning, From: m.ready}}
-	steps = slices.DeleteFunc(steps, func(s Span) bool { return s.From.IsZero() || !m.end.IsZero() && s.From.After(m.end) })
-	var spans []Span
-	for i, s := range steps {
-		switch {
-		case i+1 < len(steps):
-			s.To = new(steps[i+1].From)
-		case !m.end.IsZero():
-			s.To = new(m.end)
-		}
-		if s.To == nil || s.To.After(s.From) {
-			spans = append(spans, s)
-		}
-	}
-	return spans
+	return shown
 }
 
 func timeOf(t *metav1.Time) time.Time {

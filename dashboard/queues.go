@@ -4,14 +4,13 @@ import (
 	"maps"
 	"slices"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
+	"github.com/tranche-dev/tranche/dashboard/internal/queuespec"
 )
 
 // A clusterQueue has the facts of a ClusterQueue, or the quota Workloads that name one that was not observed.
@@ -21,7 +20,7 @@ type clusterQueue struct {
 	// From the spec.
 	cohort, strategy, stop string
 	weight                 float64
-	limits                 []limit
+	limits                 []queuespec.Limit
 	// isUsageBased is true if past usage orders its LocalQueues, too.
 	isUsageBased bool
 	// From the status, as the manager last wrote it.
@@ -39,19 +38,11 @@ type clusterQueue struct {
 	localQueues map[*localQueue]struct{}
 }
 
-// A limit is the quota of one flavor and resource.
-type limit struct {
-	quota.FlavorResource
-	quota.Quota
-	// isUnlisted is true if the spec has no quota of it.
-	isUnlisted bool
-}
-
 // A cohort has the facts of a Cohort.
 type cohort struct {
 	parent string
 	weight float64
-	limits []limit
+	limits []queuespec.Limit
 	share  *int64
 }
 
@@ -93,12 +84,12 @@ func (m *Model) observeClusterQueue(object *kueue.ClusterQueue) {
 	q := m.clusterQueue(object.Name)
 	q.exists = true
 	spec, status := &object.Spec, &object.Status
-	q.cohort, q.strategy, q.stop = string(spec.CohortName), string(spec.QueueingStrategy), stopOf(spec.StopPolicy)
-	q.weight, q.limits = weightOf(spec.FairSharing), limitsIn(spec.ResourceGroups)
+	q.cohort, q.strategy, q.stop = string(spec.CohortName), string(spec.QueueingStrategy), queuespec.StopOf(spec.StopPolicy)
+	q.weight, q.limits = queuespec.WeightOf(spec.FairSharing), queuespec.LimitsIn(spec.ResourceGroups)
 	q.isUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
-	q.inactive = inactiveOf(status.Conditions, kueue.ClusterQueueActive)
+	q.inactive = queuespec.InactiveOf(status.Conditions, kueue.ClusterQueueActive)
 	q.waiting, q.reserving, q.admitted = status.PendingWorkloads, status.ReservingWorkloads, status.AdmittedWorkloads
-	q.reserved, q.used, q.share = amountsUsed(status.FlavorsReservation), amountsUsed(status.FlavorsUsage), shareOf(status.FairSharing)
+	q.reserved, q.used, q.share = queuespec.AmountsUsed(status.FlavorsReservation), queuespec.AmountsUsed(status.FlavorsUsage), queuespec.ShareOf(status.FairSharing)
 	m.tree = nil
 }
 
@@ -157,8 +148,8 @@ func (q *clusterQueue) usageOf(fr quota.FlavorResource) usage {
 
 // limitsOf returns the limits of the spec, each flavor and resource once, and those without quota that quota Workloads hold: a flavor or resource
 // was removed from the spec. The latter are missing if not all quota Workloads are observed.
-func (m *Model) limitsOf(q *clusterQueue) []limit {
-	limits, isListed, unlisted := []limit{}, map[quota.FlavorResource]bool{}, map[quota.FlavorResource]bool{}
+func (m *Model) limitsOf(q *clusterQueue) []queuespec.Limit {
+	limits, isListed, unlisted := []queuespec.Limit{}, map[quota.FlavorResource]bool{}, map[quota.FlavorResource]bool{}
 	for _, l := range q.limits {
 		if !isListed[l.FlavorResource] {
 			isListed[l.FlavorResource] = true
@@ -179,15 +170,15 @@ func (m *Model) limitsOf(q *clusterQueue) []limit {
 		}
 	}
 	for _, fr := range slices.SortedFunc(maps.Keys(unlisted), quota.FlavorResource.Compare) {
-		limits = append(limits, limit{FlavorResource: fr, Quota: quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}, isUnlisted: true})
+		limits = append(limits, queuespec.Limit{FlavorResource: fr, Quota: quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}, IsUnlisted: true})
 	}
 	return limits
 }
 
 func (m *Model) observeCohort(object *kueue.Cohort) {
 	m.cohorts[object.Name] = &cohort{
-		parent: string(object.Spec.ParentName), weight: weightOf(object.Spec.FairSharing), limits: limitsIn(object.Spec.ResourceGroups),
-		share: shareOf(object.Status.FairSharing),
+		parent: string(object.Spec.ParentName), weight: queuespec.WeightOf(object.Spec.FairSharing), limits: queuespec.LimitsIn(object.Spec.ResourceGroups),
+		share: queuespec.ShareOf(object.Status.FairSharing),
 	}
 	m.tree = nil
 }
@@ -205,8 +196,8 @@ func (m *Model) localQueue(key types.NamespacedName) *localQueue {
 
 func (m *Model) observeLocalQueue(object *kueue.LocalQueue) {
 	q := m.localQueue(types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-	q.exists, q.stop = true, stopOf(object.Spec.StopPolicy)
-	q.inactive = inactiveOf(object.Status.Conditions, kueue.LocalQueueActive)
+	q.exists, q.stop = true, queuespec.StopOf(object.Spec.StopPolicy)
+	q.inactive = queuespec.InactiveOf(object.Status.Conditions, kueue.LocalQueueActive)
 	q.move(m, string(object.Spec.ClusterQueue))
 }
 
@@ -250,70 +241,4 @@ func (q *localQueue) move(m *Model, to string) {
 	if target := m.clusterQueues[before]; target != nil {
 		m.dropClusterQueueIfUnused(target)
 	}
-}
-
-func stopOf(p *kueue.StopPolicy) string {
-	if stop := ptr.Deref(p, kueue.None); stop != kueue.None {
-		return string(stop)
-	}
-	return ""
-}
-
-func weightOf(f *kueue.FairSharing) float64 {
-	if f == nil || f.Weight == nil {
-		return 1
-	}
-	return max(0, f.Weight.AsApproximateFloat64())
-}
-
-func shareOf(f *kueue.FairSharingStatus) *int64 {
-	if f == nil {
-		return nil
-	}
-	return new(f.WeightedShare)
-}
-
-// inactiveOf returns the condition of this type if it is False.
-func inactiveOf(conditions []metav1.Condition, conditionType string) *metav1.Condition {
-	if c := apimeta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionFalse {
-		return &metav1.Condition{Reason: c.Reason, Message: c.Message}
-	}
-	return nil
-}
-
-// limitsIn returns the quotas of resource groups in the order of the spec.
-func limitsIn(groups []kueue.ResourceGroup) []limit {
-	var limits []limit
-	for g := range groups {
-		for f := range groups[g].Flavors {
-			flavor := &groups[g].Flavors[f]
-			for r := range flavor.Resources {
-				one := &flavor.Resources[r]
-				l := limit{
-					FlavorResource: quota.FlavorResource{Flavor: flavor.Name, Resource: one.Name},
-					Quota:          quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount},
-				}
-				l.Nominal, _ = quota.Of(one.Name, one.NominalQuota)
-				if one.BorrowingLimit != nil {
-					l.BorrowingLimit, _ = quota.Of(one.Name, *one.BorrowingLimit)
-				}
-				if one.LendingLimit != nil {
-					l.LendingLimit, _ = quota.Of(one.Name, *one.LendingLimit)
-				}
-				limits = append(limits, l)
-			}
-		}
-	}
-	return limits
-}
-
-func amountsUsed(usages []kueue.FlavorUsage) map[quota.FlavorResource]quota.Amount {
-	amounts := map[quota.FlavorResource]quota.Amount{}
-	for i := range usages {
-		for k := range usages[i].Resources {
-			r := &usages[i].Resources[k]
-			amounts[quota.FlavorResource{Flavor: usages[i].Name, Resource: r.Name}], _ = quota.Of(r.Name, r.Total)
-		}
-	}
-	return amounts
 }

@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/dashboard/internal/queuespec"
 )
 
 // The kinds of QueueRows.
@@ -174,7 +175,7 @@ func (b *treeBuilder) cutCycles() {
 	}
 }
 
-func (b *treeBuilder) limit(node *quota.Node, limits []limit) {
+func (b *treeBuilder) limit(node *quota.Node, limits []queuespec.Limit) {
 	quotas := map[quota.ID]quota.Quota{}
 	for _, l := range limits {
 		quotas[b.quota.Index.ID(l.FlavorResource)] = l.Quota
@@ -288,7 +289,7 @@ func (b *treeBuilder) clusterQueueRow(q *clusterQueue, path []string) *QueueRow 
 	return row
 }
 
-func (b *treeBuilder) bar(q *clusterQueue, l limit) Bar {
+func (b *treeBuilder) bar(q *clusterQueue, l queuespec.Limit) Bar {
 	fr := l.FlavorResource
 	u := q.usageOf(fr)
 	free := max(0, b.leaves[q].Available(b.quota.Index.ID(fr)))
@@ -297,12 +298,12 @@ func (b *treeBuilder) bar(q *clusterQueue, l limit) Bar {
 		Flavor: string(fr.Flavor), Resource: fr.Resource, Nominal: in(l.Nominal), Used: in(u.reserved), Reserved: in(max(0, u.reserved.Minus(u.admitted))),
 		Idle: new(in(min(q.charges[Starting][fr], u.reserved))),
 	}
-	if l.isUnlisted {
+	if l.IsUnlisted {
 		bar.Unlisted = bar.Used // and none is free: the engine charges no more of it
 	} else {
 		bar.Borrowed = in(max(0, u.reserved.Minus(l.Nominal)))
 	}
-	if !l.isUnlisted && q.inactive == nil {
+	if !l.IsUnlisted && q.inactive == nil {
 		bar.Free = in(free)
 	}
 	if b.m.isPartial {
