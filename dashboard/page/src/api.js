@@ -64,8 +64,11 @@ export function useChanges() {
       source.addEventListener("error", () => setState((s) => ({ ...s, live: false })));
     };
     connect();
+    // Ages and past usage also change without the cluster.
+    const timer = setInterval(() => document.hidden || setState((s) => ({ ...s, tick: s.tick + 1 })), 60_000);
     document.addEventListener("visibilitychange", connect);
     return () => {
+      clearInterval(timer);
       source?.close();
       document.removeEventListener("visibilitychange", connect);
     };

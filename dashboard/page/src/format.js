@@ -41,6 +41,32 @@ export function clock(time) {
   return new Date(time).toLocaleString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", day: "2-digit", month: "short" });
 }
 
+// minute formats a time without seconds, and without the day if it is today.
+export function minute(time) {
+  const t = new Date(time);
+  const day = t.toDateString() === new Date().toDateString() ? {} : { day: "2-digit", month: "short" };
+  return t.toLocaleString("en-GB", { hour: "2-digit", minute: "2-digit", ...day });
+}
+
+// startText formats an expected start, or why there is none. The title has the exact times.
+export function startText(start) {
+  if (!start) {
+    return { text: "–", title: "The manager has written no expected start" };
+  }
+  if (start.certainty === "Unknown") {
+    return { text: "unknown", title: start.basis || "The view of the JobSet has the reason" };
+  }
+  if (!start.about && !start.by) {
+    return { text: "–", title: "The start was not predicted" };
+  }
+  const both = [["about", start.about], ["by", start.by]].filter(([, time]) => time);
+  const isOverdue = both.every(([, time]) => new Date(time) < Date.now());
+  return {
+    text: both.map(([word, time]) => `${word} ${minute(time)}`).join(", ") + (isOverdue ? ", overdue" : ""),
+    title: both.map(([word, time]) => `${word} ${time}`).join(", ") + (start.by ? "; by: if all stages run to their limits" : ""),
+  };
+}
+
 export const amounts = (list) => (list || []).map((a) => `${a.amount} ${a.resource}${a.flavor ? " of " + a.flavor : ""}`).join(", ");
 
 export const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;

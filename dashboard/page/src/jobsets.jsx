@@ -1,7 +1,6 @@
 // The list of JobSets.
 import { query, useAnswer } from "./api.js";
-import { ago } from "./format.js";
-import { Answered, Choice, Filter, Pager, State } from "./parts.jsx";
+import { Age, Answered, Choice, Filter, Nothing, Pager, Scroll, Start, State } from "./parts.jsx";
 import { jobSetLink, queueLink } from "./route.js";
 
 const limit = 50;
@@ -21,28 +20,40 @@ export function JobSets({ parameters, tick, states }) {
       <Answered answer={answer}>
         {(page) => (
           <>
-            <table>
-              <thead><tr><th>Namespace</th><th>Name</th><th>ClusterQueue</th><th>State</th><th class="number">Age</th><th class="number">Restarts</th><th>Stages</th><th>Reason</th></tr></thead>
-              <tbody>
-                {page.items.map((js) => (
-                  <tr key={js.namespace + "/" + js.name}>
-                    <td>{js.namespace}</td>
-                    <td><a href={jobSetLink(js.namespace, js.name)}>{js.name}</a></td>
-                    <td>{js.clusterQueue && <a href={queueLink(js.clusterQueue)}>{js.clusterQueue}</a>}</td>
-                    <td><State state={js.state} /></td>
-                    <td class="number"><time datetime={js.created} title={js.created}>{ago(js.created)}</time></td>
-                    <td class="number">{js.restarts || 0}</td>
-                    <td>{js.progress}</td>
-                    <td class="message"><b>{js.reason}</b> {js.message}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            {page.total === 0 ? <Nothing parameters={parameters} parts={["jobsets"]} none="There are no JobSets, or you may not read them." /> : (
+              <Scroll label="JobSets">
+                <table>
+                  <thead>
+                    <tr>
+                      <th scope="col">Namespace</th><th scope="col">Name</th><th scope="col">ClusterQueue</th><th scope="col">State</th><th scope="col" class="number">Age</th>
+                      <th scope="col" class="number">Restarts</th><th scope="col">Stages</th><th scope="col">Expected start</th><th scope="col">Reason</th>
+                    </tr>
+                  </thead>
+                  <tbody>{page.items.map((js) => <Row key={js.namespace + "/" + js.name} js={js} />)}</tbody>
+                </table>
+              </Scroll>
+            )}
             <Pager page={page} limit={limit} noun="JobSet" />
             {page.hidden > 0 && <p class="quiet">{page.hidden.toLocaleString("en")} more in namespaces that you may not read.</p>}
           </>
         )}
       </Answered>
     </>
+  );
+}
+
+function Row({ js }) {
+  return (
+    <tr>
+      <td>{js.namespace}</td>
+      <td class="name"><a href={jobSetLink(js.namespace, js.name)}>{js.name}</a></td>
+      <td>{js.clusterQueue && <a href={queueLink(js.clusterQueue)}>{js.clusterQueue}</a>}</td>
+      <td><State state={js.state} /></td>
+      <td class="number"><Age time={js.created} /></td>
+      <td class="number">{js.restarts || 0}</td>
+      <td>{js.progress}</td>
+      <td>{js.state === "Waiting" && <Start start={js.expectedStart} />}</td>
+      <td class="message"><b>{js.reason}</b> {js.message}</td>
+    </tr>
   );
 }

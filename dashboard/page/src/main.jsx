@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { useAnswer, useChanges } from "./api.js";
@@ -61,6 +61,16 @@ function App() {
   const answer = useAnswer("about", tick);
   const about = answer.data || {};
   const [kind = "queues", ...names] = route.parts;
+  const place = route.parts.join("/");
+  const shown = useRef(place);
+  // Another view begins at its top, for readers, keys and screen readers.
+  useEffect(() => {
+    if (shown.current !== place) {
+      shown.current = place;
+      document.getElementById("main").focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
+  }, [place]);
   useEffect(() => {
     document.title = [...names, kind === "jobsets" ? "JobSets" : "Queues", "Tranche"].join(" · ");
   }, [route]);
@@ -83,7 +93,7 @@ function App() {
         <Gaps about={about} />
         <View route={route} tick={tick} about={about} theme={theme} />
       </main>
-      <footer class="quiet">{about.source && `${about.user ? about.user + " on " : ""}${about.source}, `}Tranche {about.version}. Nothing can be changed here.</footer>
+      <footer class="quiet">{about.source && `${about.user ? about.user + " on " : ""}${about.source}, `}Tranche {about.version}. Times are in {Intl.DateTimeFormat().resolvedOptions().timeZone}. Nothing can be changed here.</footer>
     </>
   );
 }

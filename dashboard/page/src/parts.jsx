@@ -1,7 +1,7 @@
 // Parts that several views have in common.
 import { useEffect, useState } from "preact/hooks";
-import { amount, plural } from "./format.js";
-import { select } from "./route.js";
+import { ago, amount, plural, startText } from "./format.js";
+import { select, to, turn } from "./route.js";
 
 // Answered shows what f returns for the data of an answer, or why there is none.
 export function Answered({ answer, children }) {
@@ -45,14 +45,34 @@ export function Choice({ label, name, value, options }) {
 
 export function Pager({ page, limit, noun }) {
   const last = Math.min(page.offset + page.items.length, page.total);
-  const turn = (offset) => select({ offset: Math.max(0, offset) });
   return (
     <nav class="pager" aria-label={"Pages of " + noun + "s"}>
       <span role="status">{page.total ? `${(page.offset + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${plural(page.total, noun)}` : `No ${noun}s`}</span>
-      <button type="button" id="previous-page" disabled={page.offset === 0} onClick={() => turn(page.offset - limit)}>Previous</button>
+      <button type="button" id="previous-page" disabled={page.offset === 0} onClick={() => turn(Math.max(0, page.offset - limit))}>Previous</button>
       <button type="button" id="next-page" disabled={last >= page.total} onClick={() => turn(page.offset + limit)}>Next</button>
     </nav>
   );
+}
+
+// Scroll lets a wide table move without the page. It takes the focus, so that keys can move it.
+export function Scroll({ label, children }) {
+  return <div class="scroll" role="region" aria-label={label} tabIndex={0}>{children}</div>;
+}
+
+// Nothing is shown in place of an empty table.
+export function Nothing({ parameters, parts, none }) {
+  const isFiltered = ["text", "namespace", "queue", "clusterQueue", "state", "under"].some((name) => parameters[name]);
+  return <p class="nothing">{isFiltered ? <>Nothing matches the filters. <a href={to(parts, { list: parameters.list })}>Show all</a></> : none}</p>;
+}
+
+export function Age({ time }) {
+  return <time datetime={time} title={time}>{ago(time)}</time>;
+}
+
+// Start shows when a stage is expected to start.
+export function Start({ start }) {
+  const { text, title } = startText(start);
+  return <span class="start" title={title}>{text}</span>;
 }
 
 export function State({ state }) {
@@ -72,17 +92,26 @@ function Bar({ bar }) {
   const whole = Math.max(bar.nominal, bar.used);
   const idle = bar.idle || 0;
   const busy = Math.max(0, bar.used - idle - bar.reserved);
-  const facts = [`${text(bar.used)} of ${text(bar.nominal)} used`];
+  const isUnlisted = bar.unlisted > 0 && bar.unlisted === bar.used && bar.nominal === 0;
+  const facts = [isUnlisted ? `${text(bar.used)} used without quota` : `${text(bar.used)} of ${text(bar.nominal)} used`];
+  if (bar.unlisted > 0 && !isUnlisted) {
+    facts.push(`${text(bar.unlisted)} without quota`);
+  }
   for (const [value, name] of [[idle, "idle"], [bar.reserved, "reserved"], [bar.borrowed, "borrowed"], [bar.lent, "lent"]]) {
     if (value > 0) {
       facts.push(`${text(value)} ${name}`);
     }
   }
   facts.push(`${text(bar.free)} free`);
+  for (const [value, name] of [[bar.borrowingLimit, "may borrow"], [bar.lendingLimit, "lends at most"]]) {
+    if (value !== undefined) {
+      facts.push(`${name} ${text(value)}`);
+    }
+  }
   const title = `${bar.resource} of flavor ${bar.flavor}: ${facts.join(", ")}`;
   return (
     <div class="bar" title={title}>
-      <span class="bar-name">{bar.flavor} <b>{bar.resource}</b></span>
+      <span class="bar-name" title={`${bar.flavor} ${bar.resource}`}>{bar.flavor} <b>{bar.resource}</b></span>
       <span class={"track" + (bar.used > bar.nominal ? " over" : "")} role="img" aria-label={title}>
         <i class="busy" style={part(busy, whole)} />
         <i class="idle" style={part(idle, whole)} />
@@ -98,8 +127,10 @@ function Bar({ bar }) {
 export function Legend() {
   return (
     <p class="legend quiet">
-      <i class="busy" /> in use <i class="idle" /> idle: admitted, pods not all ready <i class="reserved" /> reserved, not admitted{" "}
-      <i class="lent" /> lent: unused, but used by other queues
+      <span><i class="busy" /> in use</span> <span><i class="idle" /> idle: admitted, pods not all ready</span>{" "}
+      <span><i class="reserved" /> reserved: waiting for AdmissionChecks, or kept for later stages</span>{" "}
+      <span><i class="lent" /> lent: unused, but used by other queues</span> <span><i class="mark" /> nominal quota</span>{" "}
+      <span>free: what one more quota Workload could use now</span>
     </p>
   );
 }

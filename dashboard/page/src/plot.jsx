@@ -1,7 +1,7 @@
 // The usage of a ClusterQueue over time.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { amount } from "./format.js";
+import { amount, clock, minute } from "./format.js";
 
 const strokes = ["--plot-1", "--plot-2", "--plot-3", "--plot-4"];
 
@@ -20,14 +20,19 @@ function colors() {
 function options(times, series, resource, width) {
   const color = colors();
   const now = times[times.length - 1]; // uPlot shows years around a single time
+  const isBytes = amount(resource, 1024) === "1Ki";
   const axis = { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
   return {
     width, height: 160, cursor: { drag: { x: false, y: false } },
     scales: { x: { time: true, range: () => [Math.min(times[0], now - 600), now] }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
-    axes: [axis, { ...axis, size: 70, values: (_, ticks) => ticks.map((v) => amount(resource, v)) }],
-    series: [{}, ...series.map((s, i) => ({
+    axes: [
+      { ...axis, values: (_, ticks) => ticks.map((t) => minute(t * 1000)) },
+      { ...axis, size: 70, values: (_, ticks) => ticks.map((v) => amount(resource, v)), ...(isBytes && { incrs: Array.from({ length: 61 }, (_, i) => 2 ** i) }) },
+    ],
+    // Without a pointer the legend has the last values.
+    series: [{ label: "Time", value: (_, t) => (t === null ? "now" : clock(t * 1000)) }, ...series.map((s, i) => ({
       label: s.label, stroke: color(strokes[i % strokes.length]), width: 2, points: { show: s.values.length < 3 },
-      value: (_, v) => amount(resource, v),
+      value: (_, v, __, index) => amount(resource, index === null ? s.values[s.values.length - 1] : v),
     }))],
   };
 }

@@ -1,27 +1,39 @@
 // One ClusterQueue: its quota, its line, and its past usage.
 import { query, useAnswer } from "./api.js";
-import { ago, amounts, plural } from "./format.js";
-import { Answered, Bars, Choice, Filter, Legend, Pager, State } from "./parts.jsx";
+import { amounts, plural } from "./format.js";
+import { Age, Answered, Bars, Choice, Filter, Legend, Nothing, Pager, Scroll, Start, State } from "./parts.jsx";
 import { Plot } from "./plot.jsx";
 import { jobSetLink, to } from "./route.js";
 
 const limit = 50;
-const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["other", "Not in the queue"]];
+const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["other", "Not in the queue"], ["usage", "Usage"]];
+const empty = {
+  pending: "No quota Workload is pending here.", holding: "No quota Workload holds quota here.", other: "No quota Workload is gated, deactivated or backing off here.",
+};
 
 export function Queue({ name, parameters, tick, theme }) {
+  const { list = "pending" } = parameters;
   const answer = useAnswer("queues/" + encodeURIComponent(name), tick);
   return (
     <>
       <p class="crumbs"><a href={to(["queues"])}>Queues</a></p>
       <h1>ClusterQueue {name}</h1>
-      <Answered answer={answer}>{(queue) => <Facts queue={queue} theme={theme} />}</Answered>
-      <Workloads name={name} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />
+      <Answered answer={answer}>{(queue) => <Facts queue={queue} />}</Answered>
+      <section>
+        <h2 class="tabs">
+          {lists.map(([id, title]) => (
+            <a key={id} href={to(["queues", name], { ...parameters, list: id, state: "", offset: 0 })} aria-current={id === list ? "true" : undefined}>{title}</a>
+          ))}
+        </h2>
+        {list === "usage" ? answer.data && <Usage queue={answer.data} theme={theme} /> : (
+          <Workloads name={name} list={list} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />
+        )}
+      </section>
     </>
   );
 }
 
-function Facts({ queue, theme }) {
-  const byResource = Map.groupBy ? Map.groupBy(queue.history.used, (u) => u.resource) : new Map(queue.history.used.map((u) => [u.resource, [u]]));
+function Facts({ queue }) {
   return (
     <>
       <p>
@@ -32,6 +44,17 @@ function Facts({ queue, theme }) {
       {queue.reason && <p class="problem">{queue.reason}: {queue.message}</p>}
       <Legend />
       <Bars bars={queue.bars} />
+      <LocalQueues queue={queue} />
+    </>
+  );
+}
+
+// Usage shows the past usage of each resource.
+function Usage({ queue, theme }) {
+  const byResource = Map.groupBy ? Map.groupBy(queue.history.used, (u) => u.resource) : new Map(queue.history.used.map((u) => [u.resource, [u]]));
+  return (
+    <>
+      <p class="quiet">The last four hours, sampled once a minute since this dashboard was started.</p>
       <div class="plots">
         {[...byResource].map(([resource, used]) => (
           <Plot key={resource} title={`${resource} used`} resource={resource} times={queue.history.times} theme={theme}
@@ -39,7 +62,6 @@ function Facts({ queue, theme }) {
         ))}
         <Plot title="pending quota Workloads" resource="" times={queue.history.times} theme={theme} series={[{ label: "pending", values: queue.history.pending }]} />
       </div>
-      <LocalQueues queue={queue} />
     </>
   );
 }
@@ -52,14 +74,14 @@ function LocalQueues({ queue }) {
     <details>
       <summary>{plural(queue.localQueues.length, "LocalQueue")}{queue.hiddenLocalQueues ? ` and ${queue.hiddenLocalQueues} in namespaces that you may not read` : ""}</summary>
       <table>
-        <thead><tr><th>Namespace</th><th>Name</th><th class="number">Pending</th><th class="number">Holding quota</th><th /></tr></thead>
+        <thead><tr><th scope="col">Namespace</th><th scope="col">Name</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Holding quota</th><th scope="col">Status</th></tr></thead>
         <tbody>
           {queue.localQueues.map((q) => (
             <tr key={q.namespace + "/" + q.name}>
               <td>{q.namespace}</td>
               <td><a href={to(["queues", queue.name], { namespace: q.namespace, queue: q.name })}>{q.name}</a></td>
               <td class="number">{q.pending}</td><td class="number">{q.holding}</td>
-              <td>{q.stop}{q.reason && ` ${q.reason}: ${q.message}`}</td>
+              <td>{q.stop && `stopped: ${q.stop} `}{q.reason && ` ${q.reason}: ${q.message}`}</td>
             </tr>
           ))}
         </tbody>
@@ -68,16 +90,10 @@ function LocalQueues({ queue }) {
   );
 }
 
-function Workloads({ name, parameters, tick, order }) {
-  const { list = "pending" } = parameters;
+function Workloads({ name, list, parameters, tick, order }) {
   const answer = useAnswer(`queues/${encodeURIComponent(name)}/workloads` + query({ ...parameters, limit }), tick);
   return (
-    <section>
-      <h2 class="tabs">
-        {lists.map(([id, title]) => (
-          <a key={id} href={to(["queues", name], { ...parameters, list: id, state: "", offset: 0 })} aria-current={id === list ? "true" : undefined}>{title}</a>
-        ))}
-      </h2>
+    <>
       <form class="filters" onSubmit={(e) => e.preventDefault()}>
         <Filter label="Name" name="text" value={parameters.text} />
         <Filter label="Namespace" name="namespace" value={parameters.namespace} list="namespaces" />
@@ -89,36 +105,50 @@ function Workloads({ name, parameters, tick, order }) {
       <Answered answer={answer}>
         {(page) => (
           <>
-            <table class="workloads">
-              <thead>
-                <tr>{list === "pending" && <th class="number">Position</th>}<th>Quota Workload of</th><th>LocalQueue</th><th class="number">Priority</th><th>State</th>
-                  <th class="number">Since</th><th>{list === "holding" ? "Holds" : "Asks for"}</th><th>Reason</th></tr>
-              </thead>
-              <tbody>{page.items.map((w, i) => <Row key={w.hidden ? i : w.namespace + "/" + w.name} w={w} list={list} />)}</tbody>
-            </table>
+            {page.total === 0 ? <Nothing parameters={parameters} parts={["queues", name]} none={empty[list]} /> : (
+              <Scroll label="Quota Workloads">
+                <table class="workloads">
+                  <thead>
+                    <tr>
+                      {list === "pending" && <th scope="col" class="number" title="0 is next">Position</th>}<th scope="col">Quota Workload of</th>
+                      <th scope="col">LocalQueue</th><th scope="col" class="number">Priority</th>{list !== "pending" && <th scope="col">State</th>}
+                      <th scope="col" class="number">Since</th>{list === "pending" && <th scope="col">Expected start</th>}
+                      <th scope="col">{list === "holding" ? "Holds" : "Asks for"}</th><th scope="col">Reason</th>
+                    </tr>
+                  </thead>
+                  <tbody>{page.items.map((w, i) => <Row key={w.hidden ? i : w.namespace + "/" + w.name} w={w} list={list} />)}</tbody>
+                </table>
+              </Scroll>
+            )}
             <Pager page={page} limit={limit} noun="quota Workload" />
           </>
         )}
       </Answered>
-    </section>
+    </>
   );
 }
 
 function Row({ w, list }) {
   if (w.hidden) {
-    return <tr class="quiet">{list === "pending" && <td class="number">{w.position ?? "–"}</td>}<td colspan={2}>in a namespace that you may not read</td><td /><td><State state={w.state} /></td><td colspan={3} /></tr>;
+    return (
+      <tr class="quiet">
+        {list === "pending" && <td class="number">{w.position ?? "–"}</td>}<td colspan={3}>in a namespace that you may not read</td>
+        {list !== "pending" && <td><State state={w.state} /></td>}<td colspan={list === "pending" ? 4 : 3} />
+      </tr>
+    );
   }
   return (
     <tr>
       {list === "pending" && <td class="number">{w.position ?? "–"}</td>}
-      <td>
+      <td class="name">
         {w.ownerKind === "JobSet" ? <a href={jobSetLink(w.namespace, w.owner)}>{w.namespace}/{w.owner}</a> : <span>{w.namespace}/{w.owner || w.name}</span>}
         {w.stage && <span class="quiet"> stage {w.stage}</span>}
       </td>
       <td>{w.queue}</td>
       <td class="number">{w.priority || 0}</td>
-      <td><State state={w.state} /></td>
-      <td class="number"><time datetime={w.since} title={w.since}>{ago(w.since)}</time></td>
+      {list !== "pending" && <td><State state={w.state} /></td>}
+      <td class="number"><Age time={w.since} /></td>
+      {list === "pending" && <td><Start start={w.expectedStart} /></td>}
       <td>{amounts(list === "holding" ? w.held : w.requests)}</td>
       <td class="message"><b>{w.reason}</b> {w.message}</td>
     </tr>

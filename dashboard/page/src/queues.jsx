@@ -1,6 +1,7 @@
 // The tree of Cohorts and ClusterQueues.
 import { query, useAnswer } from "./api.js";
-import { Answered, Bars, Choice, Filter, Legend, Pager } from "./parts.jsx";
+import { plural } from "./format.js";
+import { Answered, Bars, Choice, Filter, Legend, Nothing, Pager, Scroll } from "./parts.jsx";
 import { queueLink, to } from "./route.js";
 
 const limit = 50;
@@ -20,12 +21,19 @@ export function Queues({ parameters, tick }) {
       <Answered answer={answer}>
         {(page) => (
           <>
-            <table class="queues">
-              <thead>
-                <tr><th>Name</th><th class="number">Pending</th><th class="number">Holding quota</th><th class="number">Share</th><th>Quota</th></tr>
-              </thead>
-              <tbody>{page.items.map((row) => <Row key={row.kind + "/" + row.name} row={row} under={parameters.under} />)}</tbody>
-            </table>
+            {page.total === 0 ? <Nothing parameters={parameters} parts={["queues"]} none="There are no ClusterQueues, or you may not read them." /> : (
+              <Scroll label="Queues">
+                <table class="queues">
+                  <thead>
+                    <tr>
+                      <th scope="col">Name</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Holding quota</th>
+                      <th scope="col" class="number" title="Weighted share of fair sharing">Share</th><th scope="col">Quota</th>
+                    </tr>
+                  </thead>
+                  <tbody>{page.items.map((row) => <Row key={row.kind + "/" + row.name} row={row} under={parameters.under} />)}</tbody>
+                </table>
+              </Scroll>
+            )}
             <Pager page={page} limit={limit} noun="row" />
           </>
         )}
@@ -39,15 +47,14 @@ function Row({ row, under }) {
   const isCohort = row.kind === "Cohort";
   return (
     <tr class={isCohort ? "cohort" : ""}>
-      <td>
-        <span class={"depth depth-" + Math.min(depth, 8)} />
+      <td class={"name depth-" + Math.min(depth, 8)}>
         {isCohort ? <a href={to(["queues"], { under: row.name })}>{row.name}</a> : <a href={queueLink(row.name)}>{row.name}</a>}
-        {isCohort && <span class="quiet"> Cohort, {row.clusterQueues} ClusterQueues</span>}
+        {isCohort && <span class="quiet"> Cohort, {plural(row.clusterQueues || 0, "ClusterQueue")}</span>}
         {row.reason && <div class="problem">{row.reason}: {row.message}</div>}
       </td>
-      <td class="number">{row.pending}</td>
-      <td class="number">{row.reserving}</td>
-      <td class="number">{row.share === undefined ? "–" : <span title={`weight ${row.weight}`}>{row.share}</span>}</td>
+      <td class="number" data-label="pending">{row.pending.toLocaleString("en")}</td>
+      <td class="number" data-label="holding quota">{row.reserving.toLocaleString("en")}</td>
+      <td class="number" data-label="share">{row.share === undefined ? "–" : <span title={`weight ${row.weight}`}>{row.share}</span>}</td>
       <td><Bars bars={row.bars} /></td>
     </tr>
   );

@@ -32,9 +32,14 @@ export function to(parts, parameters = {}) {
 // select changes parameters of the current view. Another selection begins at its first page.
 export function select(changes) {
   const { parts, parameters } = read();
-  const next = to(parts, { ...parameters, offset: 0, ...changes });
-  history.replaceState(null, "", next);
+  history.replaceState(null, "", to(parts, { ...parameters, offset: 0, ...changes }));
   dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+// turn shows another page of the current view. The browser can go back to this one.
+export function turn(offset) {
+  const { parts, parameters } = read();
+  location.hash = to(parts, { ...parameters, offset });
 }
 
 export const queueLink = (name) => to(["queues", name]);

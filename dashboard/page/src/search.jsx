@@ -40,7 +40,7 @@ export function Search() {
   }, [text]);
   useEffect(() => {
     const key = (e) => {
-      if (e.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+      if (e.key === "/" && !e.ctrlKey && !e.metaKey && !e.altKey && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
         e.preventDefault();
         input.current.focus();
       }
