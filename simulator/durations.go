@@ -16,7 +16,18 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/pastruns"
+	"github.com/tranche-dev/tranche/snapshot"
 )
+
+// PastRuns has how long the finished stages of a snapshot took.
+type PastRuns = pastruns.PastRuns
+
+// A Basis is what an estimate comes from. It is zero for no history.
+type Basis = pastruns.Basis
+
+// PastRunsOf reads the timelines of the JobSets of a snapshot.
+func PastRunsOf(s *snapshot.Snapshot) *PastRuns { return pastruns.Of(s) }
 
 // Durations are how long things take that a snapshot does not show. A stage that has spec.maximumExecutionTimeSeconds ends when that time has
 // passed, at the latest: it succeeds then. A stage without that limit and without an estimate never ends.
@@ -148,8 +159,8 @@ func (c *estimatedCourse) estimateOf(w *kueue.Workload) *Estimate {
 			return e
 		}
 	}
-	if r, _ := c.history.of(w); len(r.last) > 0 {
-		return &r.estimate
+	if took, ready, ok := c.history.Medians(w); ok {
+		return &Estimate{Run: took, Ready: ready}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
+	"github.com/tranche-dev/tranche/simulator/internal/pastruns"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -100,7 +101,7 @@ func predict(s *snapshot.Snapshot, d *Durations, until time.Time, isAsked func(*
 		p.Starts[i].By = limited.at(p.Starts[i].Workload)
 	}
 	last := limited
-	if !d.PastRuns.isEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
+	if !d.PastRuns.IsEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
 		last = &forecast{durations: d, isAsked: isAsked}
 		if err := last.run(s, until); err != nil {
 			return nil, err
@@ -200,13 +201,13 @@ func (f *forecast) watch() {
 // estimatedEnd returns the history from which the end of a stage comes, or zero for a stage that does not end now, or ends by its limit.
 func (f *forecast) estimatedEnd(w *kueue.Workload) Basis {
 	finished := quotaworkload.FindTrue(w, kueue.WorkloadFinished)
-	if f.durations == nil || f.onlyLimits || f.durations.PastRuns.isEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
+	if f.durations == nil || f.onlyLimits || f.durations.PastRuns.IsEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
 		return Basis{}
 	}
 	if f.durations.hasReachedLimit(w, f.Time()) {
 		return Basis{}
 	}
-	return f.durations.PastRuns.basisOf(w)
+	return f.durations.PastRuns.BasisOf(w)
 }
 
 // noteEnd records the end of a stage that comes from its history.
@@ -222,7 +223,7 @@ func (f *forecast) noteEnd(w *kueue.Workload) {
 // noteBasis records on which history an admission is based.
 func (f *forecast) noteBasis(key admission.StageKey) {
 	if len(f.ends) > 0 {
-		f.bases[key] = slices.MinFunc(f.ends, compareBases)
+		f.bases[key] = slices.MinFunc(f.ends, pastruns.CompareBases)
 	}
 }
 

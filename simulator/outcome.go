@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/internal/history"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/load"
+	"github.com/tranche-dev/tranche/simulator/internal/pastruns"
 	"github.com/tranche-dev/tranche/simulator/internal/scope"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -196,7 +197,7 @@ func (o *Outcome) BasisOf(workload admission.StageKey, at time.Time) Basis {
 	for i := until - 2; i >= 0 && ends[i].at.Equal(last[0].at); i-- {
 		last = ends[i:until]
 	}
-	return slices.MinFunc(last, func(a, b estimatedEnd) int { return compareBases(a.basis, b.basis) }).basis
+	return slices.MinFunc(last, func(a, b estimatedEnd) int { return pastruns.CompareBases(a.basis, b.basis) }).basis
 }
 
 // outcome returns what was recorded, and explains what waits at the end.

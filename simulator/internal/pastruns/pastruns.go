@@ -1,4 +1,5 @@
-package simulator
+// Package pastruns reads how long the finished stages of a snapshot took, as estimates of how long others of their kind take.
+package pastruns
 
 import (
 	"cmp"
@@ -38,8 +39,9 @@ type seriesStage struct {
 // runs are the last runs of a stage.
 type runs struct {
 	// last are those that ended last, the last one first.
-	last     []run
-	estimate Estimate
+	last []run
+	// took and ready are the medians.
+	took, ready time.Duration
 }
 
 type run struct {
@@ -51,12 +53,12 @@ type run struct {
 type Basis struct {
 	// Runs is how many runs count.
 	Runs int
-	// Of names the stages that ran.
-	Of string
+	// Of names the stages that ran, which are in Namespace.
+	Of, Namespace string
 }
 
-// PastRunsOf reads the timelines of the JobSets of a snapshot.
-func PastRunsOf(s *snapshot.Snapshot) *PastRuns {
+// Of reads the timelines of the JobSets of a snapshot.
+func Of(s *snapshot.Snapshot) *PastRuns {
 	h := &PastRuns{seriesOf: map[types.UID]series{}, runs: map[seriesStage]runs{}}
 	for _, js := range s.JobSets {
 		of := seriesOf(js)
@@ -77,10 +79,8 @@ func PastRunsOf(s *snapshot.Snapshot) *PastRuns {
 	for key, known := range h.runs {
 		slices.SortFunc(known.last, func(a, b run) int { return b.finished.Compare(a.finished) })
 		known.last = known.last[:min(len(known.last), maxRuns)]
-		known.estimate = Estimate{
-			Run:   median(known.last, func(r run) time.Duration { return r.took }),
-			Ready: median(known.last, func(r run) time.Duration { return r.ready }),
-		}
+		known.took = median(known.last, func(r run) time.Duration { return r.took })
+		known.ready = median(known.last, func(r run) time.Duration { return r.ready })
 		h.runs[key] = known
 	}
 	return h
@@ -144,16 +144,22 @@ func (h *PastRuns) of(w *kueue.Workload) (r runs, of seriesStage) {
 	return h.runs[of], of
 }
 
-// isEmpty reports whether no stage has run.
-func (h *PastRuns) isEmpty() bool { return h == nil || len(h.runs) == 0 }
+// Medians returns how long the stage of a quota Workload took in its last runs, and until its pods were ready. ok is false if there are none.
+func (h *PastRuns) Medians(w *kueue.Workload) (took, ready time.Duration, ok bool) {
+	r, _ := h.of(w)
+	return r.took, r.ready, len(r.last) > 0
+}
 
-// basisOf returns what the estimate for a quota Workload comes from.
-func (h *PastRuns) basisOf(w *kueue.Workload) Basis {
+// IsEmpty reports whether no stage has run.
+func (h *PastRuns) IsEmpty() bool { return h == nil || len(h.runs) == 0 }
+
+// BasisOf returns what the estimate for a quota Workload comes from.
+func (h *PastRuns) BasisOf(w *kueue.Workload) Basis {
 	r, of := h.of(w)
 	if len(r.last) == 0 {
 		return Basis{}
 	}
-	return Basis{Runs: len(r.last), Of: fmt.Sprintf("stage %s of JobSet %s/%s", of.stage, of.namespace, of.name)}
+	return Basis{Runs: len(r.last), Of: fmt.Sprintf("stage %s of JobSet %s/%s", of.stage, of.namespace, of.name), Namespace: of.namespace}
 }
 
 // String returns the basis for users, or "".
@@ -167,6 +173,7 @@ func (b Basis) String() string {
 	return fmt.Sprintf("from the last %d runs of %s", b.Runs, b.Of)
 }
 
-func compareBases(a, b Basis) int {
+// CompareBases orders bases: those on more runs come first.
+func CompareBases(a, b Basis) int {
 	return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Of, b.Of))
 }
