@@ -41,7 +41,7 @@ type explained struct {
 func (f *forecast) explainUnknown(starts []Start) {
 	f.blockers = map[admission.StageKey]explained{}
 	for i := range starts {
-		if s := &starts[i]; s.Certainty() == Unknown {
+		if s := &starts[i]; s.Certainty() == Unknown && !s.IsBeyond {
 			why := f.explanationOf(s.Workload)
 			s.Waits, s.Blockers = why.waits, why.blockers
 		}

@@ -12,6 +12,9 @@ import (
 // that succeeds at its time limit has succeeded.
 func (s *simulation) runControllers() {
 	for range maxReconciles {
+		if s.failIfInterrupted(); s.Problem != nil {
+			return
+		}
 		for f := s.Events.Due(s.Now); f != nil; f = s.Events.Due(s.Now) {
 			f()
 		}
@@ -52,6 +55,9 @@ func (s *simulation) controlJobs() {
 // reconcileJobSets reconciles the JobSets that have changed, and the jobs of other kinds.
 func (s *simulation) reconcileJobSets() {
 	for _, key := range s.JobSetQueue.Due(s.Now) {
+		if s.failIfInterrupted(); s.Problem != nil {
+			return
+		}
 		if j := s.PlainJobs[key]; j != nil {
 			s.plainJobController.Reconcile(j)
 			if s.UserJobs[key] == nil {

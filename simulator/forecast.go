@@ -1,7 +1,10 @@
 package simulator
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -25,6 +28,8 @@ type Prediction struct {
 	Starts []Start
 	// LeftOut has the JobSets that are not simulated.
 	LeftOut []LeftOut
+	// Interrupted is the error that ended the simulation before its time, or nil. Then the start of an Unknown one was not determined.
+	Interrupted error
 }
 
 // A Certainty is how sure an expected start is.
@@ -53,6 +58,11 @@ type Start struct {
 	About time.Time
 	// Basis is from which runs About comes: those of the stage whose estimated end is the last one before it. It is zero if there are none.
 	Basis Basis
+	// ClusterQueue is the queue in which it is pending, and Position counts the quota Workloads before it there. Only ForecastFirst returns them.
+	ClusterQueue string
+	Position     int
+	// IsBeyond is true if ForecastFirst does not predict the start, because there are too many before it.
+	IsBeyond bool
 	// Waits says why an Unknown one still waits at the end: the first check that it does not pass, as `tranche explain` prints it.
 	Waits string
 	// Blockers hold the quota that an Unknown one needs and have neither a limit nor an estimate, in order.
@@ -74,43 +84,83 @@ func (s *Start) Certainty() Certainty {
 // the same prediction. AdmissionChecks pass, and no pod fails. With admissionFairSharing, usage is sampled from the snapshot on, at other times than
 // the manager does: starts may differ by a sampling interval, and by what follows from that.
 func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction, error) {
-	return predict(s, d, until, isPending)
+	return (&question{durations: d, until: until, isAsked: isPending}).predict(s)
 }
 
 // ForecastOf does the same for some of the quota Workloads, and simulates only the queues that can influence when they start: those in the same
 // trees of Cohorts. So it takes less time.
 func ForecastOf(s *snapshot.Snapshot, d *Durations, until time.Time, workloads ...admission.StageKey) (*Prediction, error) {
+	return (&question{durations: d, until: until, isAsked: among(workloads)}).predict(influencing(s, workloads))
+}
+
+// ForecastFirst does the same for those of the quota Workloads that are among the first in their ClusterQueues, and for those that are in none. Of
+// the others it returns the position. The snapshot is one of those that Parts returns. If the context ends, the prediction has the starts that are
+// known until then.
+func ForecastFirst(ctx context.Context, s *snapshot.Snapshot, d *Durations, first First) (*Prediction, error) {
+	return (&question{durations: d, until: first.Until, isAsked: among(first.Of), first: first.Count, interrupt: ctx.Err}).predict(s)
+}
+
+// First selects pending quota Workloads.
+type First struct {
+	// Of are all quota Workloads that count, and Count is how many of each ClusterQueue are predicted, at least 1.
+	Of    []admission.StageKey
+	Count int
+	// Until is when the simulation ends.
+	Until time.Time
+}
+
+// among returns a predicate of those quota Workloads that are pending.
+func among(workloads []admission.StageKey) func(*kueue.Workload) bool {
 	asked := map[admission.StageKey]bool{}
 	for _, key := range workloads {
 		asked[key] = true
 	}
-	return predict(influencing(s, workloads), d, until, func(w *kueue.Workload) bool { return isPending(w) && asked[cluster.KeyOf(w)] })
+	return func(w *kueue.Workload) bool { return isPending(w) && asked[cluster.KeyOf(w)] }
+}
+
+// A question is what to predict.
+type question struct {
+	durations *Durations
+	until     time.Time
+	// isAsked reports whether to predict the start of a quota Workload.
+	isAsked func(*kueue.Workload) bool
+	// first is how many quota Workloads of each ClusterQueue count, or 0 for all of them, without their positions.
+	first int
+	// interrupt returns an error when it is time to end. It may be nil.
+	interrupt func() error
 }
 
 // predict returns when those pending quota Workloads start that are asked for.
-func predict(s *snapshot.Snapshot, d *Durations, until time.Time, isAsked func(*kueue.Workload) bool) (*Prediction, error) {
+func (q *question) predict(s *snapshot.Snapshot) (*Prediction, error) {
+	d := q.durations
 	if err := d.validate(); err != nil {
 		return nil, fmt.Errorf("durations: %w", err)
 	}
-	limited := &forecast{durations: d, isAsked: isAsked, onlyLimits: true}
-	if err := limited.run(s, until); err != nil {
+	limited := &forecast{durations: d, isAsked: q.isAsked, first: q.first, onlyLimits: true}
+	err := limited.run(s, q)
+	if err != nil && !errors.Is(err, errInterrupted) {
 		return nil, err
 	}
-	p := &Prediction{TakenAt: s.TakenAt, Until: until, Starts: limited.starts, LeftOut: limited.leftOut}
+	p := &Prediction{TakenAt: s.TakenAt, Until: q.until, Starts: limited.starts, LeftOut: limited.leftOut, Interrupted: err}
 	for i := range p.Starts {
 		p.Starts[i].By = limited.at(p.Starts[i].Workload)
 	}
 	last := limited
-	if !d.PastRuns.IsEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 }) {
-		last = &forecast{durations: d, isAsked: isAsked}
-		if err := last.run(s, until); err != nil {
-			return nil, err
+	if err == nil && (!d.PastRuns.IsEmpty() || slices.ContainsFunc(d.Estimates, func(e Estimate) bool { return e.Run > 0 })) {
+		last = &forecast{durations: d, isAsked: limited.isAwaited}
+		if err := last.run(s, q); err != nil {
+			if !errors.Is(err, errInterrupted) {
+				return nil, err
+			}
+			p.Interrupted = err
 		}
 		for i := range p.Starts {
 			p.Starts[i].About, p.Starts[i].Basis = last.at(p.Starts[i].Workload), last.bases[p.Starts[i].Workload]
 		}
 	}
-	last.explainUnknown(p.Starts)
+	if p.Interrupted == nil {
+		last.explainUnknown(p.Starts)
+	}
 	return p, nil
 }
 
@@ -120,6 +170,8 @@ type forecast struct {
 	durations *Durations
 	// isAsked reports whether to predict the start of a quota Workload.
 	isAsked func(*kueue.Workload) bool
+	// first is how many quota Workloads of each ClusterQueue are awaited, or 0 for all.
+	first int
 	// onlyLimits is true if the run times of the estimates do not count.
 	onlyLimits bool
 	course     *estimatedCourse
@@ -152,10 +204,11 @@ func (f *forecast) load(s *snapshot.Snapshot) (err error) {
 }
 
 // run simulates until every pending quota Workload was admitted, nothing is left to happen, or the time has come.
-func (f *forecast) run(s *snapshot.Snapshot, until time.Time) error {
+func (f *forecast) run(s *snapshot.Snapshot, q *question) error {
 	if err := f.load(s); err != nil {
 		return err
 	}
+	f.interrupt = q.interrupt
 	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
 	for _, key := range f.WorkloadKeys() {
 		if w := f.Workloads[key]; f.isAsked(w) {
@@ -169,7 +222,40 @@ func (f *forecast) run(s *snapshot.Snapshot, until time.Time) error {
 	if err := f.resume(); err != nil {
 		return err
 	}
-	return f.advance(until.Sub(s.TakenAt))
+	if f.first > 0 {
+		f.awaitFirst()
+	}
+	return f.advance(q.until.Sub(s.TakenAt))
+}
+
+// awaitFirst sets the positions, and no longer awaits quota Workloads that are not among the first in their ClusterQueues.
+func (f *forecast) awaitFirst() {
+	f.Engine.Advance(f.Time())
+	positions := map[admission.StageKey]admission.Pending{}
+	for name := range f.ClusterQueues {
+		pending, _ := f.Engine.PendingInClusterQueue(name, admission.Page{Limit: math.MaxInt})
+		for _, p := range pending {
+			positions[p.Stage] = p
+		}
+	}
+	for i := range f.starts {
+		start := &f.starts[i]
+		p, isQueued := positions[start.Workload]
+		if !isQueued {
+			continue
+		}
+		start.ClusterQueue, start.Position = p.ClusterQueue, p.InClusterQueue
+		if start.IsBeyond = p.InClusterQueue >= f.first; start.IsBeyond {
+			delete(f.admitted, start.Workload)
+			f.awaited--
+		}
+	}
+}
+
+// isAwaited reports whether the start of a quota Workload is awaited.
+func (f *forecast) isAwaited(w *kueue.Workload) bool {
+	_, is := f.admitted[cluster.KeyOf(w)]
+	return is
 }
 
 // isPending reports whether a quota Workload waits for its admission, or for its pods to terminate so that it can wait again.

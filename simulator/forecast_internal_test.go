@@ -153,6 +153,7 @@ func TestForecastsComeTrue(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		agrees(t, taken, p, text)
+		firstAgree(t, taken, p, text)
 		comesTrue(t, s, p, text)
 	})
 }

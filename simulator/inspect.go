@@ -80,6 +80,14 @@ func influencing(s *snapshot.Snapshot, workloads []admission.StageKey) *snapshot
 	return scope.Around(s, workloads)
 }
 
+// Parts splits a snapshot into parts that do not influence each other. Under waitForPodsReady.blockAdmission it is one part.
+func Parts(s *snapshot.Snapshot) []*snapshot.Snapshot {
+	if s.Configuration != nil && ptr.Deref(s.Configuration.WaitForPodsReady.BlockAdmission, false) {
+		return []*snapshot.Snapshot{s}
+	}
+	return scope.Parts(s)
+}
+
 // PendingStages returns the quota Workloads of a snapshot that wait for their admission, or are being evicted, among those of these keys.
 func PendingStages(s *snapshot.Snapshot, isAsked func(admission.StageKey) bool) []admission.StageKey {
 	var all []admission.StageKey

@@ -70,6 +70,21 @@ type simulation struct {
 	hasRun bool
 	// isStuck is true if the engine never stopped deciding, so that the run cannot continue.
 	isStuck bool
+	// interrupt returns an error when the run has to end early. It may be nil.
+	interrupt func() error
+}
+
+// errInterrupted means that a run was ended early.
+var errInterrupted = errors.New("the simulation was interrupted")
+
+// failIfInterrupted ends a run that has to end early.
+func (s *simulation) failIfInterrupted() {
+	if s.interrupt == nil || s.Problem != nil {
+		return
+	}
+	if err := s.interrupt(); err != nil {
+		s.Fail(fmt.Errorf("%w at %s: %w", errInterrupted, s.Time().UTC().Format(time.RFC3339), err))
+	}
 }
 
 func newSimulation() *simulation { return simulate(manager.New(cluster.New(&timeline.Timeline{}))) }

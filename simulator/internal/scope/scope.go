@@ -30,15 +30,10 @@ type scope struct {
 
 // Around returns the part of a snapshot that can influence when some quota Workloads start.
 func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot {
-	c := &scope{
-		Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{},
-		within: map[string]bool{}, asked: map[admission.StageKey]bool{},
-	}
+	c := newScope(s)
 	for _, key := range keys {
 		c.asked[key] = true
 	}
-	c.findRoots()
-	c.findLinks()
 	for _, w := range s.Workloads {
 		if c.asked[cluster.KeyOf(w)] {
 			for _, link := range linksOf(w) {
@@ -52,9 +47,7 @@ func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot 
 
 // Trees returns a function that names the trees of Cohorts to which a quota Workload belongs. Trees that can influence each other have one name.
 func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
-	c := &scope{Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{}}
-	c.findRoots()
-	c.findLinks()
+	c := newScope(s)
 	names := map[string]string{}
 	for _, root := range c.rootOf {
 		if names[root] == "" {
@@ -71,6 +64,16 @@ func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
 		}
 		return ""
 	}
+}
+
+func newScope(s *snapshot.Snapshot) *scope {
+	c := &scope{
+		Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{},
+		within: map[string]bool{}, asked: map[admission.StageKey]bool{},
+	}
+	c.findRoots()
+	c.findLinks()
+	return c
 }
 
 // findRoots follows the parents of each ClusterQueue. In a cycle it stops after as many steps as there are Cohorts.
@@ -107,8 +110,12 @@ func (c *scope) findLinks() {
 		}
 	}
 	for _, w := range c.Workloads {
+		roots := c.rootsOfWorkload(w)
 		for _, name := range linksOf(w) {
-			link(name, c.rootsOfWorkload(w)...)
+			link(name, roots...)
+		}
+		if len(roots) > 1 {
+			link("Workload "+w.Namespace+"/"+w.Name, roots...) // it holds quota in another tree than that of its queue
 		}
 	}
 	for _, js := range c.JobSets {

@@ -1,0 +1,118 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// interrupted is a context that ends when it was asked often enough.
+type interrupted struct{ after *int }
+
+// Deadline implements context.Context.
+func (*interrupted) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (*interrupted) Done() <-chan struct{} { return nil }
+
+// Value implements context.Context.
+func (*interrupted) Value(any) any { return nil }
+
+// Err implements context.Context.
+func (c *interrupted) Err() error {
+	if *c.after--; *c.after < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// firstAgree compares a prediction with those of the first quota Workloads of each queue, part by part, and with some that are interrupted.
+func firstAgree(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
+	want := map[admission.StageKey]Start{}
+	var keys []admission.StageKey
+	for _, start := range p.Starts {
+		want[start.Workload] = start
+		keys = append(keys, start.Workload)
+	}
+	inspected, err := Inspect(s, keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, patience := rapid.IntRange(1, 4).Draw(t, "first"), rapid.SampledFrom([]int{1, 10, 100, 1000, 1e9}).Draw(t, "patience")
+	for _, part := range Parts(s) {
+		got, err := ForecastFirst(&interrupted{after: &patience}, part, &Durations{}, First{keys, first, p.Until})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (got.Interrupted != nil) != (patience < 0) || got.Interrupted != nil && !errors.Is(got.Interrupted, context.Canceled) {
+			t.Fatalf("interrupted: %v with patience for %d\n%s", got.Interrupted, patience, text)
+		}
+		for _, start := range got.Starts {
+			before, isQueued := inspected.before[start.Workload]
+			if start.ClusterQueue != before.ClusterQueue || start.Position != before.InClusterQueue || start.IsBeyond != (isQueued && start.Position >= first) {
+				if got.Interrupted == nil || start.ClusterQueue != "" {
+					t.Fatalf("%+v, want the position of %+v\n%s", start, before, text)
+				}
+			}
+			expected := want[start.Workload]
+			delete(want, start.Workload)
+			if start.IsBeyond || got.Interrupted != nil && start.By.IsZero() {
+				continue
+			}
+			start.ClusterQueue, start.Position = "", 0
+			if diff := gocmp.Diff(expected, start); diff != "" {
+				t.Fatalf("-of all +of the first\n%s\n%s", diff, text)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Fatalf("in no part: %v\n%s", want, text)
+	}
+}
+
+// TestParts: trees of Cohorts are parts, unless a JobSet connects them.
+func TestParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want [][]string
+	}{
+		"a tree and a queue": {
+			text: "# story\ncohort lab\nqueue a cohort=lab gpu=1\nqueue b gpu=1\nqueue c cohort=lab gpu=1\nsubmit x queue=a pods=gpu:1\nsubmit y queue=c pods=gpu:1\n",
+			want: [][]string{{"a", "c"}, {"b"}, {"a", "b", "c"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, c.text)
+			if err := s.runUntil(time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			taken := snapshotOf(s)
+			moved := *taken.Workloads[0]
+			moved.Name, moved.UID, moved.Spec.QueueName, moved.Status = "lost", "lost", "nowhere", kueue.WorkloadStatus{}
+			taken.Workloads = append(taken.Workloads, &moved)
+			parts := Parts(taken)
+			var got [][]string
+			workloads := 0
+			for _, part := range parts {
+				var names []string
+				for _, q := range part.ClusterQueues {
+					names = append(names, q.Name)
+				}
+				slices.Sort(names)
+				got, workloads = append(got, names), workloads+len(part.Workloads)
+			}
+			if diff := gocmp.Diff(c.want, got); diff != "" || workloads != 3 || len(parts[0].Workloads) != 2 {
+				t.Errorf("%d quota Workloads, in the first part %d, (-want +got)\n%s", workloads, len(parts[0].Workloads), diff)
+			}
+		})
+	}
+}
