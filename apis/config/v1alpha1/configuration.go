@@ -36,6 +36,9 @@ type Configuration struct {
 	// Visibility configures whether and where Kueue's visibility API is served: which quota Workloads are pending, at which position, and why.
 	Visibility Visibility `json:"visibility,omitempty"`
 
+	// ExpectedStart configures the condition StartExpected of JobSets: when the first waiting stage is expected to start, and its position.
+	ExpectedStart ExpectedStart `json:"expectedStart,omitempty"`
+
 	// Logging configures the amount and the format of the log.
 	Logging Logging `json:"logging,omitempty"`
 
@@ -427,6 +430,30 @@ type Visibility struct {
 	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. If it is empty, the default, the server
 	// generates a certificate at each start, which clients cannot verify: the APIService must set insecureSkipTLSVerify.
 	CertDir string `json:"certDir,omitempty"`
+}
+
+// An ExpectedStart configures how the manager predicts when waiting stages start, and writes that to their JobSets. Predicting takes at most a
+// twentieth of one processor.
+type ExpectedStart struct {
+	// Enable is true if starts are predicted. It defaults to true.
+	Enable *bool `json:"enable,omitempty"`
+
+	// Interval is the shortest time between two predictions for the same queues, and between two writes to the same JobSet. It is at least 1s, and
+	// defaults to 1m.
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// Horizon is how far ahead a prediction looks. It defaults to 168h, a week.
+	Horizon *metav1.Duration `json:"horizon,omitempty"`
+
+	// First is how many waiting stages of each ClusterQueue get an expected start. The others get only their positions. It defaults to 10.
+	First *int32 `json:"first,omitempty"`
+
+	// MaxWorkloads limits how many quota Workloads are simulated at once: those that are pending or hold quota in one tree of Cohorts. In larger trees
+	// no starts are predicted. It defaults to 10000.
+	MaxWorkloads *int32 `json:"maxWorkloads,omitempty"`
+
+	// WritesPerSecond limits how many JobSets get a new expected start per second. Those that start first come first. It defaults to 10.
+	WritesPerSecond *int32 `json:"writesPerSecond,omitempty"`
 }
 
 // A Logging configures the amount and the format of the log.

@@ -22,6 +22,7 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.Health.HealthProbeBindAddress, ":8081")
 	set(&c.Visibility.Enable, false)
 	setString(&c.Visibility.BindAddress, ":8082")
+	c.ExpectedStart.setDefaults()
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
@@ -56,6 +57,15 @@ func (m *Metrics) setDefaults() {
 		setString(&m.BindAddress, ":8443")
 	}
 	setString(&m.BindAddress, ":8080")
+}
+
+func (e *ExpectedStart) setDefaults() {
+	set(&e.Enable, true)
+	set(&e.Interval, metav1.Duration{Duration: time.Minute})
+	set(&e.Horizon, metav1.Duration{Duration: 7 * 24 * time.Hour})
+	set(&e.First, 10)
+	set(&e.MaxWorkloads, 10_000)
+	set(&e.WritesPerSecond, 10)
 }
 
 func (c *Concurrency) setDefaults() {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -26,6 +27,9 @@ const (
 
 	maxVerbosity = 10
 
+	// shortestInterval is that of predictions.
+	shortestInterval = time.Second
+
 	// maxWaiters is usually more than a process has file descriptors for.
 	maxWaiters = 1_000_000
 )
@@ -41,6 +45,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		bindAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress),
 		bindAddress(field.NewPath("health", "healthProbeBindAddress"), c.Health.HealthProbeBindAddress),
 		c.Visibility.validate(field.NewPath("visibility")),
+		c.ExpectedStart.validate(field.NewPath("expectedStart")),
 		c.Logging.validate(field.NewPath("logging")),
 		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
 		c.Gang.validate(field.NewPath("gang")),
@@ -217,6 +222,21 @@ func (l *LeaderElection) validate(path *field.Path) field.ErrorList {
 		oneOf(path.Child("resourceLock"), l.ResourceLock, resourceLock),
 		invalid(path.Child("resourceName"), l.ResourceName, validation.IsDNS1123Subdomain(l.ResourceName)),
 		invalid(path.Child("resourceNamespace"), l.ResourceNamespace, validation.IsDNS1123Label(l.ResourceNamespace)),
+	)
+}
+
+// validate checks the numbers even if nothing is predicted, so that turning it on causes no new errors.
+func (e *ExpectedStart) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if e.Interval != nil && e.Interval.Duration < shortestInterval {
+		errs = append(errs, field.Invalid(path.Child("interval"), e.Interval.Duration.String(), fmt.Sprintf("must be at least %s", shortestInterval)))
+	}
+	return slices.Concat(
+		errs,
+		positive(path.Child("horizon"), e.Horizon),
+		between(path.Child("first"), e.First, 1, math.MaxInt32),
+		between(path.Child("maxWorkloads"), e.MaxWorkloads, 1, math.MaxInt32),
+		between(path.Child("writesPerSecond"), e.WritesPerSecond, 1, maxConcurrency),
 	)
 }
 
