@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
@@ -48,6 +49,8 @@ type Snapshot struct {
 	Orphans map[types.UID]Objects
 
 	Flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
+	// ExpectedStart is when the first waiting stage is expected to start, or nil if that is to be no condition of the JobSet.
+	ExpectedStart *jobsetstatus.ExpectedStart
 	// Charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
 	Charged map[types.UID]bool
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
@@ -130,6 +131,40 @@ func TestExpectedStartOfOthers(t *testing.T) {
 		js.Status.Conditions[0].Message = rapid.String().Draw(t, "message")
 		jobsetstatus.ExpectedStartOf(js) // does not panic
 	})
+}
+
+// The condition exists only while the stage waits that the answer is about.
+func TestWithExpectedStart(t *testing.T) {
+	waits, admitted := workload(), workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue})
+	stages := func(first, second *kueue.Workload) jobsetstatus.Summary {
+		return jobsetstatus.Summary{Stages: 2, Current: []jobsetstatus.StageState{{Name: "load", Workload: first}, {Index: 1, Name: "train", Workload: second}}}
+	}
+	suspended, over, failed := stages(waits, waits), stages(waits, waits), stages(waits, waits)
+	suspended.Suspended, over.Over, failed.Failure = true, true, &jobsetstatus.Failure{}
+	for name, c := range map[string]struct {
+		summary jobsetstatus.Summary
+		stage   string
+		want    bool
+	}{
+		"the first waits":          {stages(waits, waits), "load", true},
+		"the second waits, too":    {stages(waits, waits), "train", false},
+		"the second waits":         {stages(admitted, waits), "train", true},
+		"the first was admitted":   {stages(admitted, waits), "load", false},
+		"both were admitted":       {stages(admitted, admitted), "train", false},
+		"the user has suspended":   {suspended, "load", false},
+		"the JobSet has succeeded": {over, "load", false},
+		"the JobSet has failed":    {failed, "load", false},
+		"no answer":                {stages(waits, waits), "", false},
+	} {
+		var e *jobsetstatus.ExpectedStart
+		if c.stage != "" {
+			e = &jobsetstatus.ExpectedStart{Stage: c.stage, Certainty: "Unknown"}
+		}
+		got := jobsetstatus.WithExpectedStart(&jobsetapi.JobSet{}, nil, c.summary, e)
+		if (len(got) == 1 && got[0].Type == "StartExpected") != c.want {
+			t.Errorf("%s: %v, want it: %t", name, got, c.want)
+		}
+	}
 }
 
 func TestExpectedStartDiffers(t *testing.T) {

@@ -261,5 +261,5 @@ func Has(all []metav1.Condition, one metav1.Condition) bool {
 
 // IsOwned reports whether the stage controller owns conditions of this type on JobSets.
 func IsOwned(conditionType string) bool {
-	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling}, conditionType)
+	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, StartExpected}, conditionType)
 }

@@ -81,7 +81,9 @@ func (w *Step) decide(s *jobsetstate.Snapshot) {
 	if evicted != nil {
 		w.Wait = nil
 		w.Conditions = jobsetstatus.JobSetEvicted(s.JobSet, len(stages), evicted.state())
+		return
 	}
+	w.Conditions = jobsetstatus.WithExpectedStart(s.JobSet, w.Conditions, sum, s.ExpectedStart)
 }
 
 // stopOrphans stops the Jobs and pods that earlier JobSets of the name have left, and pods that no Job ends.
