@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/forecast"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/jobset"
@@ -122,6 +123,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
+	starts, err := predictStarts(mgr, config, counts)
+	if err != nil {
+		return err
+	}
 	workers, throttle := config.Concurrency.Workers, engine.NewThrottle(runner)
 	return errors.Join(
 		mgr.Add(runner),
@@ -138,6 +143,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
+			ExpectedStarts:   starts,
 		}),
 		podgang.SetupWithManager(ctx, mgr, podgang.Config{
 			Runner: runner, Recorder: recorder, Metrics: counts, Resources: watcher, Namespaces: namespaces,
@@ -152,6 +158,14 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
 	)
+}
+
+// predictStarts predicts when waiting stages start. It returns nil if the configuration disables that.
+func predictStarts(mgr ctrl.Manager, config *configapi.Configuration, counts *metrics.Metrics) (jobset.ExpectedStarts, error) {
+	if !*config.ExpectedStart.Enable {
+		return nil, nil //nolint:nilnil // nothing is predicted
+	}
+	return forecast.SetupWithManager(mgr, forecast.Config{Cache: mgr.GetCache(), Configuration: config, Metrics: counts})
 }
 
 // answers returns a check that the engine answers.

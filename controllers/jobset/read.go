@@ -57,6 +57,9 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 	if s.JobSet == nil {
 		return s, nil
 	}
+	if r.config.ExpectedStarts != nil {
+		s.ExpectedStart = r.config.ExpectedStarts.ExpectedStart(s.JobSet)
+	}
 	if s.Flavors, err = apply.Flavors(ctx, r.config.Client, s.Owned.Workloads); err != nil {
 		return nil, err
 	}

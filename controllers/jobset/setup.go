@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -40,6 +41,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
@@ -79,6 +81,16 @@ type Config struct {
 	Workers int
 	// Releases is how many Jobs of one stage are released at the same time.
 	Releases int
+	// ExpectedStarts predicts when waiting stages start. If it is nil, JobSets have no condition StartExpected.
+	ExpectedStarts ExpectedStarts
+}
+
+// ExpectedStarts predicts when waiting stages start.
+type ExpectedStarts interface {
+	// ExpectedStart returns what the condition StartExpected of a JobSet is to contain while its stage waits, or nil.
+	ExpectedStart(js *jobsetapi.JobSet) *jobsetstatus.ExpectedStart
+	// Changes has an event for each JobSet with a new expected start.
+	Changes() <-chan event.GenericEvent
 }
 
 func (c *Config) validate() error {
@@ -134,6 +146,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	if len(config.Devices) > 0 {
 		leads.Watches(&resourcev1.ResourceClaimTemplate{}, users)
+	}
+	if config.ExpectedStarts != nil {
+		leads.WatchesRawSource(source.Channel(config.ExpectedStarts.Changes(), &handler.EnqueueRequestForObject{}))
 	}
 	return leads.
 		Named("jobset").

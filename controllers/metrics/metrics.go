@@ -72,6 +72,7 @@ type Metrics struct {
 	kueueVectors
 	stageVectors
 	groupVectors
+	forecastVectors
 	all catalogue
 }
 
@@ -79,6 +80,7 @@ type Metrics struct {
 func New(replica Replica) *Metrics {
 	m := &Metrics{replica: replica}
 	m.kueueVectors, m.stageVectors, m.groupVectors = newKueueVectors(&m.all), newStageVectors(&m.all), newGroupVectors(&m.all)
+	m.forecastVectors = newForecastVectors(&m.all)
 	return m
 }
 

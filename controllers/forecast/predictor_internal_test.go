@@ -1,0 +1,112 @@
+package forecast
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+// A slowCache is a cache of which each reading takes some time.
+type slowCache struct {
+	client.Reader
+	takes  time.Duration
+	kinds  int // how many of them are read in a round
+	worked *atomic.Int64
+	fails  error
+}
+
+// List implements client.Reader.
+func (c slowCache) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	time.Sleep(c.takes)
+	c.worked.Add(int64(c.takes))
+	return c.fails
+}
+
+func newPredictor(cache client.Reader) *Predictor {
+	config := &configapi.Configuration{}
+	config.SetDefaults()
+	m := metrics.New(metrics.Replica{})
+	return &Predictor{
+		config: Config{Cache: cache, Configuration: config, Metrics: m}, board: newBoard(cache, time.Minute, 10, m), interval: time.Minute,
+		predicted: map[string]time.Time{}, limits: Limits{Horizon: time.Hour, First: 10, Workloads: 100, Work: time.Second},
+	}
+}
+
+// TestShare: the work takes at most a twentieth of the time, however long it takes and whether it succeeds, and is not repeated within the interval.
+func TestShare(t *testing.T) {
+	for name, c := range map[string]slowCache{
+		"slow":   {takes: time.Second, kinds: 14},
+		"fast":   {takes: time.Millisecond, kinds: 14},
+		"broken": {takes: time.Second, kinds: 1, fails: errors.New("no cache")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.worked = &atomic.Int64{}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- newPredictor(c).Start(ctx) }()
+				const hours = 10
+				time.Sleep(hours * time.Hour)
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				worked := time.Duration(c.worked.Load())
+				// Reading the kinds once an interval is all the work there is.
+				round := time.Duration(c.kinds) * c.takes
+				if most := min(hours*time.Hour/20, hours*60*round); worked > most+round || worked < most*9/10 {
+					t.Errorf("worked %s in %d hours", worked, hours)
+				}
+			})
+		})
+	}
+}
+
+// TestOldestFirst predicts first what was predicted longest ago, and forgets parts that no longer exist.
+func TestOldestFirst(t *testing.T) {
+	p := newPredictor(treesCache{})
+	p.predicted = map[string]time.Time{"a": morning.Add(2), "b": morning.Add(1), "gone": morning}
+	parts, _, err := p.read(t.Context(), morning.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, part := range parts {
+		got = append(got, nameOf(part))
+	}
+	if want := []string{"c", "b", "a"}; !slices.Equal(got, want) || len(p.predicted) != 2 {
+		t.Errorf("order %v, want %v; known: %v", got, want, p.predicted)
+	}
+}
+
+// A treesCache has four ClusterQueues, and a quota Workload in three of them.
+type treesCache struct{ client.Reader }
+
+// List implements client.Reader.
+func (c treesCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	for _, name := range []string{"a", "b", "c", "idle"} {
+		meta := metav1.ObjectMeta{Namespace: "ml", Name: name}
+		switch list := list.(type) {
+		case *kueue.ClusterQueueList:
+			list.Items = append(list.Items, kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		case *kueue.LocalQueueList:
+			list.Items = append(list.Items, kueue.LocalQueue{ObjectMeta: meta, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}})
+		case *kueue.WorkloadList:
+			if name != "idle" {
+				list.Items = append(list.Items, kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(name)}})
+			}
+		}
+	}
+	return nil
+}
