@@ -1,0 +1,147 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/test/testenv"
+)
+
+// The manager writes on a JobSet when its first waiting stage is expected to start.
+var _ = Describe("An expected start", Ordered, func() {
+	var (
+		t       *tenant
+		manager *testenv.Manager
+		holder  *kueue.Workload
+		first   time.Time
+	)
+	start := func(ctx context.Context) {
+		GinkgoHelper()
+		var err error
+		manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{
+			"expectedStart": map[string]any{"interval": "1s", "writesPerSecond": 100},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	// limited makes a quota Workload that may run for a time, as JobSets do by a label.
+	limited := func(name, cpus string, seconds, priority int32) *kueue.Workload {
+		w := t.urgent(name, cpus, priority)
+		w.Spec.MaximumExecutionTimeSeconds = &seconds
+		return w
+	}
+	submit := func(ctx context.Context, name, cpus string) {
+		GinkgoHelper()
+		js := newQueued(t.namespace, name, "main")
+		js.Labels[apis.QueueLabel], js.Labels[apis.MaxExecTimeLabel] = "queue", "600"
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+		Expect(env.adminClient.Create(ctx, js)).To(Succeed())
+	}
+	read := func(ctx context.Context, g Gomega, name string) *jobsetapi.JobSet {
+		var js jobsetapi.JobSet
+		g.Expect(env.adminClient.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: name}, &js)).To(Succeed())
+		return &js
+	}
+	// awaits waits until a JobSet is expected to start by a time, at a position.
+	awaits := func(ctx context.Context, name string, by time.Time, position int) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			e := jobsetstatus.ExpectedStartOf(read(ctx, g, name))
+			g.Expect(e).NotTo(BeNil())
+			g.Expect(e.Computed).To(BeTemporally("~", time.Now(), time.Minute))
+			e.Computed = time.Time{}
+			g.Expect(e).To(Equal(&jobsetstatus.ExpectedStart{Stage: "main", Certainty: jobsetstatus.StartBy, By: by, ClusterQueue: t.clusterQueue.Name, Position: position}))
+		}).WithContext(ctx).Should(Succeed())
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		createFlavors(ctx)
+		start(ctx)
+		DeferCleanup(func() error { return manager.Stop() })
+		t = newQueue(ctx)
+		t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(t.namespace))).To(Succeed())
+		})
+		holder = expect(ctx, create(ctx, limited("holder", "4", 3600, 0)), "Admitted=True Admitted")
+		first = find(holder, kueue.WorkloadAdmitted).LastTransitionTime.Add(time.Hour).UTC()
+		submit(ctx, "a", "3")
+		expect(ctx, t.stageOf(ctx, "a", "main"), "tranche.dev/Waiting=True WaitingForQuota")
+	})
+
+	It("follows from the limits of the holder and of those before", func(ctx SpecContext) {
+		awaits(ctx, "a", first, 0)
+		submit(ctx, "b", "4")
+		awaits(ctx, "b", first.Add(10*time.Minute), 1)
+	})
+
+	It("is what explain says about a snapshot, and kubectl describe shows it", func(ctx SpecContext) {
+		awaits(ctx, "a", first, 0)
+		taken := takeSnapshot(ctx, "")
+		explained, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", "--snapshot", taken.dir, "-n", t.namespace, "-o", "json", "a").Output()
+		Expect(err).NotTo(HaveOccurred())
+		var report struct {
+			Workloads []struct {
+				Position      struct{ InClusterQueue int }
+				ExpectedStart struct {
+					Certainty jobsetstatus.Certainty
+					By, About time.Time
+				}
+			}
+		}
+		Expect(json.Unmarshal(explained, &report)).To(Succeed(), "%s", explained)
+		e := jobsetstatus.ExpectedStartOf(read(ctx, Default, "a"))
+		Expect(report.Workloads).To(HaveLen(1))
+		said := &report.Workloads[0]
+		Expect([]any{said.ExpectedStart.Certainty, said.ExpectedStart.By, said.ExpectedStart.About, said.Position.InClusterQueue}).
+			To(Equal([]any{e.Certainty, e.By, e.About, e.Position}), "%s", explained)
+		shown, err := env.KubectlOutput(ctx, "describe", "jobset", "-n", t.namespace, "a")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(shown)).To(ContainSubstring(`Stage "main": expected to start by ` + e.By.Format(time.RFC3339)))
+	})
+
+	It("is not written again by a manager that was restarted", func(ctx SpecContext) {
+		awaits(ctx, "a", first, 0)
+		before := apimeta.FindStatusCondition(read(ctx, Default, "a").Status.Conditions, jobsetstatus.StartExpected)
+		Expect(manager.Kill()).To(Succeed())
+		start(ctx)
+		// The new manager predicts all of them at once, and again for the second one.
+		submit(ctx, "c", "1")
+		Eventually(func(g Gomega) {
+			g.Expect(jobsetstatus.ExpectedStartOf(read(ctx, g, "c"))).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+		submit(ctx, "d", "1")
+		Eventually(func(g Gomega) {
+			g.Expect(jobsetstatus.ExpectedStartOf(read(ctx, g, "d"))).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+		Expect(apimeta.FindStatusCondition(read(ctx, Default, "a").Status.Conditions, jobsetstatus.StartExpected)).To(Equal(before))
+	}, SpecTimeout(2*patience))
+
+	It("changes when another stage comes first, and ends when the stage is admitted", func(ctx SpecContext) {
+		awaits(ctx, "a", first, 0)
+		urgent := create(ctx, limited("urgent", "4", 1800, 1))
+		awaits(ctx, "a", first.Add(30*time.Minute), 1)
+		Expect(env.adminClient.Delete(ctx, urgent)).To(Succeed())
+		awaits(ctx, "a", first, 0)
+		Expect(env.adminClient.Delete(ctx, holder)).To(Succeed())
+		expect(ctx, t.stageOf(ctx, "a", "main"), "Admitted=True Admitted")
+		Eventually(func(g Gomega) {
+			js := read(ctx, g, "a")
+			g.Expect(apimeta.IsStatusConditionTrue(js.Status.Conditions, jobsetstatus.StageAdmitted)).To(BeTrue())
+			g.Expect(apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StartExpected)).To(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(2*patience))
+})
