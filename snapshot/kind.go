@@ -36,6 +36,8 @@ type Kind struct {
 	IsNamespaced bool
 
 	new func() Object
+	// has reports whether an object is of the kind.
+	has func(Object) bool
 	// reduce returns a copy with the fields that decide admission. The copy shares memory with the object.
 	reduce func(Object) Object
 	add    func(*Snapshot, Object)
@@ -106,6 +108,7 @@ func cluster[T any, P interface {
 	return &Kind{
 		GVK: gvk, Resource: resource,
 		new: func() Object { return P(new(T)) },
+		has: func(object Object) bool { _, is := object.(P); return is },
 		reduce: func(object Object) Object {
 			reduced := P(reduce(typed(object)))
 			reduced.GetObjectKind().SetGroupVersionKind(gvk)
