@@ -58,9 +58,11 @@ var layers = map[string][]string{
 	// crd and policies only embed the manifests beside them.
 	"config": {},
 	// lint asks an engine about manifests, and the lifecycle for the quota Workloads of their JobSets.
-	"lint":                        {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
-	"simulator":                   {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
-	"simulator/unblock":           {"apis", "admission", "simulator"},
+	"lint":              {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
+	"simulator":         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
+	"simulator/unblock": {"apis", "admission", "simulator"},
+	// replay runs jobs that have arrived.
+	"simulator/replay":            {"apis", "admission", "admission/*", "snapshot", "simulator", "simulator/internal/cluster", "simulator/internal/load"},
 	"simulator/internal/timeline": {},
 	// plan compares two simulations.
 	"plan":                              {"apis", "admission", "admission/charge", "simulator", "snapshot"},

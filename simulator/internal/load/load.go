@@ -54,11 +54,7 @@ type loader struct {
 // Cluster returns a cluster with copies of the objects of a snapshot, in which virtual time begins when the snapshot was taken. Pods take stopAfter
 // to terminate. No pods do anything yet, and no engine has observed anything. The configuration has its defaults.
 func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) (*cluster.Cluster, []LeftOut) {
-	l := &loader{
-		Cluster: cluster.New(&timeline.Timeline{Begin: s.TakenAt}), snapshot: s, config: config, stopAfter: stopAfter,
-		workloads: map[types.UID][]*kueue.Workload{}, limits: map[string][]*corev1.LimitRange{},
-		devices: admission.DevicesOf(&config.Resources), claimTemplates: map[string]map[string]device.Template{},
-	}
+	l := newLoader(cluster.New(&timeline.Timeline{Begin: s.TakenAt}), s, config, stopAfter)
 	l.addQueues()
 	l.addPodRules()
 	l.indexWorkloads()
@@ -72,6 +68,14 @@ func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter ti
 	l.addGangPlans()
 	l.continueSequence()
 	return l.Cluster, l.leftOut
+}
+
+func newLoader(cl *cluster.Cluster, s *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) *loader {
+	return &loader{
+		Cluster: cl, snapshot: s, config: config, stopAfter: stopAfter,
+		workloads: map[types.UID][]*kueue.Workload{}, limits: map[string][]*corev1.LimitRange{},
+		devices: admission.DevicesOf(&config.Resources), claimTemplates: map[string]map[string]device.Template{},
+	}
 }
 
 func (l *loader) leaveOut(kind string, object metav1.Object, why string) {
@@ -107,6 +111,12 @@ func (l *loader) addPodRules() {
 	add(l.LimitRanges, s.LimitRanges, (*corev1.LimitRange).DeepCopy, keyOf)
 	add(l.RuntimeClasses, s.RuntimeClasses, (*nodev1.RuntimeClass).DeepCopy, nameOf)
 	add(l.DeviceClasses, s.DeviceClasses, (*resourcev1.DeviceClass).DeepCopy, nameOf)
+	l.indexPodRules()
+}
+
+// indexPodRules finds the LimitRanges and ResourceClaimTemplates of each namespace.
+func (l *loader) indexPodRules() {
+	s := l.snapshot
 	for _, o := range s.LimitRanges {
 		l.limits[o.Namespace] = append(l.limits[o.Namespace], o)
 	}
