@@ -61,8 +61,10 @@ var layers = map[string][]string{
 	"lint":              {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
 	"simulator":         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
 	"simulator/unblock": {"apis", "admission", "simulator"},
-	// replay runs jobs that have arrived.
+	// replay runs jobs that have arrived, and shadow compares the runs with what happened.
 	"simulator/replay":            {"apis", "admission", "admission/*", "snapshot", "simulator", "simulator/internal/cluster", "simulator/internal/load"},
+	"shadow":                      {"apis", "admission/stageplan", "simulator/replay", "snapshot"},
+	"shadow/auditlog":             {"apis", "shadow", "snapshot"},
 	"simulator/internal/timeline": {},
 	// plan compares two simulations.
 	"plan":                              {"apis", "admission", "admission/charge", "simulator", "snapshot"},
@@ -91,8 +93,8 @@ var layers = map[string][]string{
 	"controllers/forecast": {
 		"apis", "queue/ranking", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator", "controllers/metrics",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "controllers/*", "cmd/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "controllers/*", "cmd/*", "shadow", "shadow/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "test/*", "shadow", "shadow/*"},
 }
 
 // engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.
