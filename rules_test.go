@@ -65,6 +65,7 @@ var layers = map[string][]string{
 	"simulator/replay":            {"apis", "admission", "admission/*", "snapshot", "simulator", "simulator/internal/cluster", "simulator/internal/load"},
 	"shadow":                      {"apis", "admission/stageplan", "simulator/replay", "snapshot"},
 	"shadow/auditlog":             {"apis", "shadow", "snapshot"},
+	"shadow/live":                 {"apis", "shadow", "snapshot"},
 	"simulator/internal/timeline": {},
 	// plan compares two simulations.
 	"plan":                              {"apis", "admission", "admission/charge", "simulator", "snapshot"},
