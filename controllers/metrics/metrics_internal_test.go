@@ -65,6 +65,11 @@ func TestReference(t *testing.T) {
 	for _, f := range describe(t, everything()...) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, f.kind, f.labels, f.help)
 	}
+	b.WriteString("\n## tranche shadow\n`tranche shadow --metrics-bind-address` serves these gauges. They count from the begin of the observation.\n\n")
+	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, f := range describe(t, NewShadow().Collectors()...) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, f.kind, f.labels, f.help)
+	}
 	file := filepath.Join("..", "..", "docs", "reference", "metrics.md")
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
@@ -81,7 +86,12 @@ func TestReference(t *testing.T) {
 }
 
 func TestNamesAreSound(t *testing.T) {
-	for _, c := range everything() {
+	shadow := NewShadow()
+	shadow.Set(&ShadowReport{
+		Resources: map[string]ShadowResource{"gpu": {Held: 2, Idle: map[string]float64{"NotReady": 1}, Replayed: map[string]float64{"Whole": 2}}},
+		JobSets:   map[string]float64{"pending": 1}, Starts: map[string]float64{"earlier": 1}, StartError: map[string]float64{"max": 1},
+	})
+	for _, c := range append(everything(), shadow.Collectors()...) {
 		problems, err := testutil.CollectAndLint(c)
 		if err != nil {
 			t.Fatal(err)
