@@ -54,6 +54,9 @@ type Config struct {
 	// RuntimeConfig has the APIs to serve besides those that are on by default, such as group/version=true.
 	RuntimeConfig []string
 
+	// AuditPolicy is a file with the audit policy of the API server, which then writes AuditLog. Empty means no audit log.
+	AuditPolicy string
+
 	// JobSetFeatureGates are the feature gates of the JobSet controller that differ from their defaults.
 	JobSetFeatureGates map[string]bool
 

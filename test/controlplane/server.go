@@ -34,6 +34,9 @@ func (p *ControlPlane) defineServers() error {
 	api.Authn = p.authority
 	configureAPIServer(api)
 	p.configureFeatures(api)
+	if p.config.AuditPolicy != "" {
+		api.Configure().Set("audit-policy-file", p.config.AuditPolicy).Set("audit-log-path", p.AuditLog())
+	}
 	p.apiserver = api
 	if err := configureAggregation(api); err != nil {
 		return err
@@ -68,6 +71,9 @@ func (p *ControlPlane) defineServers() error {
 	})
 	return p.chooseAddress()
 }
+
+// AuditLog returns the file of the audit log, which has an event of each request that has been answered.
+func (p *ControlPlane) AuditLog() string { return filepath.Join(p.path(APIServer), "audit.log") }
 
 func freeURL() (*url.URL, error) {
 	port, err := FreePort()
