@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/shadow"
 )
 
 // interruptGrace is how long a verb may take to end by itself after a signal: to remove what it has written in part.
@@ -16,8 +17,12 @@ const interruptGrace = time.Second
 // errInterrupted is the result of a verb that a signal has ended.
 var errInterrupted = errors.New("interrupted")
 
-// endsItself reports whether a verb ends by itself when its context is done, in a time of its own: it serves, or waits for others.
+// endsItself reports whether a verb ends by itself when its context is done, in a time of its own: it serves, waits for others, or reports on what it has
+// watched.
 func endsItself(cmd *cobra.Command) bool {
+	if cmd.Name() == "shadow" {
+		return shadow.Watches(cmd)
+	}
 	return cmd.Name() == "manager" || cmd.Name() == "barrier" || cmd.Name() == "dashboard"
 }
 

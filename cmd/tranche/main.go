@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/lint"
 	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 	"github.com/tranche-dev/tranche/cmd/tranche/plan"
+	"github.com/tranche-dev/tranche/cmd/tranche/shadow"
 )
 
 func main() {
@@ -44,6 +45,6 @@ func newCommand() *cobra.Command {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
-		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), dashboard.NewCommand(versionText()), newUninstallCommand(), newVersionCommand())
+		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), dashboard.NewCommand(versionText()), shadow.NewCommand(versionText()), newUninstallCommand(), newVersionCommand())
 	return root
 }
