@@ -52,6 +52,15 @@ func (a *Arrival) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Workload.Namespace, Name: a.Workload.Name}
 }
 
+// jobs returns how many child Jobs a JobSet has.
+func (a *Arrival) jobs() int {
+	sum := 0
+	for i := range a.JobSet.Spec.ReplicatedJobs {
+		sum += int(a.JobSet.Spec.ReplicatedJobs[i].Replicas)
+	}
+	return sum
+}
+
 // courseOf returns the Course of a Job in an attempt.
 func (a *Arrival) courseOf(job Job) Course {
 	for ; job.Attempt >= 0; job.Attempt-- {

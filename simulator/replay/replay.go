@@ -39,6 +39,9 @@ type Input struct {
 	Arrivals []*Arrival
 }
 
+// maxJobs is how many Jobs a JobSet may have: each of them becomes an object.
+const maxJobs = 10_000
+
 // A Version has the objects as they are from a time on.
 type Version struct {
 	At      time.Time
@@ -142,6 +145,10 @@ func (r *run) submit(a *Arrival) {
 	r.results[a.Key()] = result
 	if a.JobSet == nil {
 		r.PlainJobController.Submit(r.submitter.Job(a.Workload))
+		return
+	}
+	if jobs := a.jobs(); jobs > maxJobs {
+		result.LeftOut = fmt.Sprintf("it has %d Jobs: JobSets with more than %d are not replayed", jobs, maxJobs)
 		return
 	}
 	js := load.Held(a.JobSet)

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,24 @@ func TestOrderOfStages(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", policy, diff)
+		}
+	}
+}
+
+// TestLeftOut leaves out what the manager would refuse, and JobSets that are too large to be replayed. The others are not affected.
+func TestLeftOut(t *testing.T) {
+	cycle, unqueued, large := pipeline("cycle", 0), pipeline("unqueued", 0), pipeline("large", 0)
+	cycle.JobSet.Spec.ReplicatedJobs[0].DependsOn = []jobset.DependsOn{{Name: "train", Status: jobset.DependencyComplete}}
+	unqueued.JobSet.Labels = nil
+	large.JobSet.Spec.ReplicatedJobs[0].Replicas = 2_000_000_000
+	o, err := replay.Run(input(4, cycle, unqueued, large, pipeline("sound", 1)), replay.Whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"cycle": "spec.replicatedJobs", "unqueued": "it names no LocalQueue", "large": "it has 2000000001 Jobs", "sound": ""}
+	for _, r := range o.Results {
+		if !strings.HasPrefix(r.LeftOut, want[r.JobSet.Name]) || (r.LeftOut == "") == r.Started.IsZero() {
+			t.Errorf("%s is left out because of %q, and started %s", r.JobSet.Name, r.LeftOut, clock(r.Started))
 		}
 	}
 }
