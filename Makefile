@@ -113,6 +113,7 @@ manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for te
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
 	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
 	$(TOOL) kustomize build config/monitoring > charts/tranche/files/monitoring.yaml
+	$(TOOL) kustomize build config/shadow > charts/tranche/files/shadow.yaml
 
 .PHONY: page
 page: ## Rebuild the page of the dashboard with npm and esbuild. Its files are committed, so that a build of Tranche needs neither.

@@ -27,6 +27,7 @@ var elsewhere = map[string]string{
 	"kubectl delete clusterqueues,cohorts": "it is about a cluster with Kueue",
 	"kubectl delete localqueues,workloads": "it is about a cluster with Kueue",
 	"kubectl tranche":                      "test/integration/visibility_test.go runs the plugin",
+	"kubectl apply -k config/shadow":       "test/integration/shadow installs it",
 }
 
 var _ = Describe("The documents", Ordered, func() {

@@ -29,6 +29,25 @@ func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
 	compare(t, []string{"config/default", "config/monitoring"}, "--set=monitoring.enabled=true")
 }
 
+// In the mode Shadow the chart has the objects of config/shadow and nothing else. They write nothing.
+func TestChartInModeShadow(t *testing.T) {
+	want := objects(t, kustomize(t, "config/shadow"))
+	delete(want, "Namespace//tranche-system") // helm install --create-namespace makes it
+	got := objects(t, helm(t, "--set=mode=Shadow", "--set=visibility.enable=true", "--set=monitoring.enabled=true"))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-kustomize +helm\n%.2000s", diff)
+	}
+	for _, rule := range field(t, want["ClusterRole//tranche-shadow-reader"], "rules").([]any) {
+		if verbs := rule.(map[string]any)["verbs"]; !cmp.Equal([]any{"list", "watch"}, verbs) {
+			t.Errorf("the role allows %v", verbs)
+		}
+	}
+	cmd := tool("helm", "template", "tranche", "charts/tranche", "--namespace=tranche-system", "--kube-version=1.36.0", "--set=mode=Both")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), `mode is "Both": write Instead, or Shadow`) {
+		t.Errorf("an unknown mode: %v, %s", err, out)
+	}
+}
+
 // compare compares the objects of directories in config with those that the chart makes of some values.
 func compare(t *testing.T, directories []string, values ...string) {
 	t.Helper()
@@ -153,7 +172,7 @@ func TestChartGroupStart(t *testing.T) {
 func TestChartIsGenerated(t *testing.T) {
 	for file, overlay := range map[string]string{
 		"files/crds.yaml": "config/crd", "files/policies.yaml": "config/policies", "files/rbac.yaml": "config/rbac",
-		"files/visibility.yaml": "config/visibility",
+		"files/visibility.yaml": "config/visibility", "files/shadow.yaml": "config/shadow",
 	} {
 		got := run(t, "cat", "charts/tranche/"+file)
 		if diff := cmp.Diff(kustomize(t, overlay), got); diff != "" {
