@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"slices"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -20,6 +22,12 @@ const (
 func (s *search) classic() Result {
 	if !s.mayTry() {
 		return Result{Outcome: NeedsBorrowing}
+	}
+	if s.sparesAll() {
+		if s.hasCandidate(s.node.Root(), s.node) {
+			return Result{Outcome: NotEnough}
+		}
+		return Result{Outcome: NoCandidates}
 	}
 	candidates := s.candidates()
 	if len(candidates) == 0 {
@@ -45,6 +53,44 @@ func (s *search) classic() Result {
 		}
 	}
 	return Result{Outcome: NotEnough}
+}
+
+// sparesAll reports whether no attempt can take a Holder, without opening the streams of other Queues: the own Queue has no candidate, and the request
+// would make every node below the root borrow, so that others could only be taken without borrowing.
+func (s *search) sparesAll() bool {
+	if s.mayPreemptWhileBorrowing() || s.node.Parent() == nil || !s.reclaims() {
+		return false
+	}
+	rest := s.request.Usage.Clone()
+	for n := s.node; n.Parent() != nil; n = n.Parent() {
+		if !exceeds(n, rest) {
+			return false
+		}
+		for i, c := range rest {
+			rest[i].Amount = n.PassedOn(c.ID, c.Amount)
+		}
+	}
+	s.cursors = s.cursors[:0]
+	own := s.open(s.request.Queue, s.request.Queue.Preemption.WithinClusterQueue)
+	return own.head == nil
+}
+
+// hasCandidate reports whether there is a candidate below a Cohort, except in one Queue.
+func (s *search) hasCandidate(cohort, except *quota.Node) bool {
+	return slices.ContainsFunc(cohort.Children(), func(n *quota.Node) bool {
+		switch q := s.queues[n]; {
+		case n == except:
+			return false
+		case !n.IsAbove(except) && !s.isOver(n): // collect skips only subtrees without the request
+			return false
+		case q == nil:
+			return s.hasCandidate(n, except)
+		default:
+			s.cursors = s.cursors[:0]
+			st := s.open(q, s.reclaimPolicy())
+			return st.head != nil
+		}
+	})
 }
 
 // mayTry reports whether there can be a right to preempt for all missing quota: the ClusterQueue has as much nominal quota, a Cohort below the
