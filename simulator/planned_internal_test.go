@@ -2,25 +2,26 @@ package simulator
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/scope"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// A ChangedWorld is a scenario in which administrators change queues at the end: the lines behind the first run line. It has what really happens,
+// A ChangedWorld is a scenario in which administrators change queues, and users submit JobSets, at the end: the lines behind the first run line. It has what really happens,
 // without a snapshot in between, if each stage runs as long as its limit.
 type ChangedWorld struct {
-	// Before has the objects before the change, and Manifests those of administrators with it.
+	// Before has the objects before the change, and Manifests those of administrators with it and the JobSets that are submitted.
 	Before, Manifests *snapshot.Snapshot
 	// Without and With are what happens without and with the change.
 	Without, With *Outcome
@@ -48,6 +49,11 @@ func RunChanged(script *scenario.Scenario, config *configapi.Configuration, hori
 				f()
 			}
 			w.Manifests = manifestsOf(s)
+			for _, js := range sorted(s.JobSets) {
+				if !slices.ContainsFunc(w.Before.JobSets, func(old *jobsetapi.JobSet) bool { return old.UID == js.UID }) {
+					w.Manifests.JobSets = append(w.Manifests.JobSets, s.UserJobs[types.NamespacedName{Namespace: js.Namespace, Name: js.Name}].NewJobSet())
+				}
+			}
 		}
 		until := s.Now + horizon
 		if err := s.advanceTo(until); err != nil {
@@ -90,7 +96,7 @@ func runToChange(script *scenario.Scenario, config *configapi.Configuration) (*s
 		return nil, nil, err
 	}
 	if config != nil {
-		s.Config.Config = admission.ConfigOf(config)
+		s.Config = scenario.Config{Config: admission.ConfigOf(config), WaitForPodsReady: config.WaitForPodsReady}
 		if err := s.Start(); err != nil {
 			return nil, nil, err
 		}
@@ -145,6 +151,11 @@ func manifestsOf(s *simulation) *snapshot.Snapshot {
 
 // HistoriesOf returns the histories by the names of quota Workloads, without the explanations, which may name another holder of the same quota.
 func HistoriesOf(o *Outcome) map[admission.StageKey]History {
+	names := map[admission.StageKey]admission.StageKey{}
+	for i := range o.Histories {
+		h := &o.Histories[i]
+		names[h.Workload] = NameOf(h.Workload, h.JobSet, h.Stage, h.Growth)
+	}
 	all := map[admission.StageKey]History{}
 	for i := range o.Histories {
 		h := o.Histories[i]
@@ -152,7 +163,22 @@ func HistoriesOf(o *Outcome) map[admission.StageKey]History {
 			continue
 		}
 		h.Check, h.Message, h.Blockers = "", "", nil
+		h.Workload = names[h.Workload]
+		h.Evictions = slices.Clone(h.Evictions)
+		for k := range h.Evictions {
+			if name, isKnown := names[h.Evictions[k].Preemptor]; isKnown {
+				h.Evictions[k].Preemptor = name
+			}
+		}
 		all[h.Workload] = h
 	}
-	return maps.Clone(all)
+	return all
+}
+
+// NameOf returns the name of a quota Workload without the hash of the UID of its JobSet: a JobSet that is submitted gets another UID than in a plan.
+func NameOf(workload admission.StageKey, jobSet, stage string, growth int) admission.StageKey {
+	if jobSet == "" {
+		return workload
+	}
+	return admission.StageKey{Namespace: workload.Namespace, Name: fmt.Sprintf("%s/%s+%d", jobSet, stage, growth)}
 }

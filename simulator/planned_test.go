@@ -100,7 +100,7 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 	named := map[admission.StageKey]map[plan.Kind]int{}
 	for i := range p.Consequences {
 		c := &p.Consequences[i]
-		key := admission.StageKey{Namespace: c.Namespace, Name: c.Workload}
+		key := simulator.NameOf(admission.StageKey{Namespace: c.Namespace, Name: c.Workload}, c.JobSet, c.Stage.Stage, c.Growth)
 		if named[key] == nil {
 			named[key] = map[plan.Kind]int{}
 		}
