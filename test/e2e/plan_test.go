@@ -70,7 +70,7 @@ var _ = Describe("tranche plan", func() {
 })
 
 var _ = Describe("tranche what-if", func() {
-	It("predicts the start of a JobSet, and what less quota would do to it", func(ctx SpecContext) {
+	It("predicts the start of a JobSet, and what other quotas would do to one that waits", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "8")
 		js := t.newJobSet("asked", replicatedJob{name: "train", cpus: "1", gpus: "8"})
 		js.APIVersion, js.Kind = jobset.GroupVersion.String(), "JobSet"
@@ -81,15 +81,14 @@ var _ = Describe("tranche what-if", func() {
 		submit(ctx, js)
 		t.expectStages(ctx, "asked", "train=ready")
 
-		quota := t.namespace + "/a100/nvidia.com/gpu="
-		p, code = answerOf(ctx, nil, "what-if", "quota", quota+"4")
-		Expect(code).To(Equal(3))
-		Expect(p.Consequences).To(ConsistOf(
-			And(HaveField("JobSet", "asked"), HaveField("Kind", plan.Evicted)), And(HaveField("JobSet", "asked"), HaveField("Kind", plan.NeverFits)),
-		))
-		_, code = answerOf(ctx, nil, "what-if", "quota", quota+"16")
-		Expect(code).To(BeZero())
-		t.expectStages(ctx, "asked", "train=ready")
+		submit(ctx, t.newJobSet("second", replicatedJob{name: "train", cpus: "1", gpus: "8"}))
+		t.expectStages(ctx, "second", "train=waiting")
+		for amount, want := range map[string]plan.Kind{"4": plan.NeverFits, "16": plan.NewlyAdmitted} {
+			p, code = answerOf(ctx, nil, "what-if", "quota", t.namespace+"/a100/nvidia.com/gpu="+amount)
+			Expect(p.Consequences).To(HaveExactElements(And(HaveField("JobSet", "second"), HaveField("Kind", want))))
+			Expect(code).To(Equal(map[plan.Kind]int{plan.NeverFits: 3, plan.NewlyAdmitted: 2}[want]))
+		}
+		t.expectStages(ctx, "second", "train=waiting")
 	}, SpecTimeout(specTimeout))
 })
 
