@@ -84,13 +84,13 @@ func (s *Start) Certainty() Certainty {
 // the same prediction. AdmissionChecks pass, and no pod fails. With admissionFairSharing, usage is sampled from the snapshot on, at other times than
 // the manager does: starts may differ by a sampling interval, and by what follows from that.
 func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction, error) {
-	return (&question{durations: d, until: until, isAsked: isPending}).predict(s)
+	return (&question{durations: d, until: until, isAsked: isPending, maxDecisions: maxDecisionsForAll}).predict(s)
 }
 
 // ForecastOf does the same for some of the quota Workloads, and simulates only the queues that can influence when they start: those in the same
 // trees of Cohorts. So it takes less time.
 func ForecastOf(s *snapshot.Snapshot, d *Durations, until time.Time, workloads ...admission.StageKey) (*Prediction, error) {
-	return (&question{durations: d, until: until, isAsked: among(workloads)}).predict(influencing(s, workloads))
+	return (&question{durations: d, until: until, isAsked: among(workloads), maxDecisions: maxDecisions}).predict(influencing(s, workloads))
 }
 
 // ForecastFirst does the same for those of the quota Workloads that are among the first in their ClusterQueues, and for those that are in none. Of
@@ -128,6 +128,8 @@ type question struct {
 	first int
 	// interrupt returns an error when it is time to end. It may be nil.
 	interrupt func() error
+	// maxDecisions is after how many decisions of the engine the simulation is interrupted, or 0.
+	maxDecisions int
 }
 
 // predict returns when those pending quota Workloads start that are asked for.
@@ -184,6 +186,8 @@ type forecast struct {
 	ends   []Basis
 	endsAt time.Duration
 	bases  map[admission.StageKey]Basis
+	// maxDecisions is that of the question.
+	maxDecisions int
 	// toTheEnd is true if the simulation goes on when all of them were admitted.
 	toTheEnd bool
 	// gangs has the quota Workloads of the gangs that gather their quota in parts, and blockers those of quota Workloads that are known.
@@ -208,7 +212,7 @@ func (f *forecast) run(s *snapshot.Snapshot, q *question) error {
 	if err := f.load(s); err != nil {
 		return err
 	}
-	f.interrupt = q.interrupt
+	f.interrupt, f.maxDecisions = q.interrupt, q.maxDecisions
 	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
 	for _, key := range f.WorkloadKeys() {
 		if w := f.Workloads[key]; f.isAsked(w) {
@@ -330,6 +334,8 @@ func (f *forecast) advance(until time.Duration) error {
 			return fmt.Errorf("the simulation stops at %s: %s", f.Time().UTC().Format(time.RFC3339), f.Violations[len(f.Violations)-1])
 		case f.awaited == 0 && !f.toTheEnd || !ok || next > until:
 			return nil
+		case f.maxDecisions > 0 && f.decisions > f.maxDecisions:
+			return fmt.Errorf("%w after %d decisions, at %s", errInterrupted, f.decisions, f.Time().UTC().Format(time.RFC3339))
 		}
 		f.Now = next
 	}

@@ -102,6 +102,45 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// TestForecastStops stops the simulation after each number of decisions: what was admitted until then is predicted as without a limit, and nothing else.
+func TestForecastStops(t *testing.T) {
+	text := "# story\nqueue ml gpu=4\nsubmit a queue=ml pods=gpu:4 max-time=1h\n"
+	for i := range 6 {
+		text += fmt.Sprintf("submit b%d queue=ml pods=gpu:%d max-time=%dm at=1m\n", i, 1+i%3, 10+i)
+	}
+	s := started(t, text)
+	if err := s.runUntil(5 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	taken, until := snapshotOf(s), s.Beginning().Add(100*time.Hour)
+	want, err := Forecast(taken, &Durations{}, until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := 0
+	for decisions := 1; ; decisions++ {
+		got, err := (&question{durations: &Durations{}, until: until, isAsked: isPending, maxDecisions: decisions}).predict(taken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got.Starts {
+			switch start := &got.Starts[i]; {
+			case start.Certainty() == Unknown && got.Interrupted == nil:
+				t.Errorf("%s is not predicted, and the simulation was not stopped", start.Workload)
+			case start.Certainty() != Unknown && !start.By.Equal(want.Starts[i].By):
+				t.Errorf("%s by %s after %d decisions, want %s", start.Workload, start.By, decisions, want.Starts[i].By)
+			}
+		}
+		if got.Interrupted == nil {
+			break
+		}
+		stopped++
+	}
+	if stopped < 5 {
+		t.Errorf("the simulation was stopped only %d times", stopped)
+	}
+}
+
 func TestForecastRefuses(t *testing.T) {
 	for want, d := range map[string]Durations{
 		`estimates[1].name is "[", must be a pattern`:    {Estimates: []Estimate{{Name: "a"}, {Name: "["}}},
@@ -148,14 +187,31 @@ func TestForecastsComeTrue(t *testing.T) {
 		taken := snapshotOf(s)
 		taken.Configuration = file
 		until := s.Beginning().Add(24 * time.Hour)
+		before := copied(taken)
 		p, err := Forecast(taken, &Durations{}, until)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
+		}
+		if diff := gocmp.Diff(before, taken); diff != "" {
+			t.Fatalf("the prediction has changed the snapshot\n%s", diff)
 		}
 		agrees(t, taken, p, text)
 		firstAgree(t, taken, p, text)
 		comesTrue(t, s, p, text)
 	})
+}
+
+// copied returns a snapshot with copies of the objects that are not copied when it is simulated.
+func copied(s *snapshot.Snapshot) *snapshot.Snapshot {
+	all := *s
+	all.Workloads, all.JobSets = nil, nil
+	for _, w := range s.Workloads {
+		all.Workloads = append(all.Workloads, w.DeepCopy())
+	}
+	for _, js := range s.JobSets {
+		all.JobSets = append(all.JobSets, js.DeepCopy())
+	}
+	return &all
 }
 
 // agrees compares a prediction with that of one of its quota Workloads alone.

@@ -22,6 +22,9 @@ const (
 	maxRounds = 1000
 	// maxInstants limits a run that never finishes.
 	maxInstants = 100_000
+	// maxDecisions limits the decisions of the engine, refusals included, that are simulated to predict the starts of some quota Workloads, and
+	// maxDecisionsForAll those of all.
+	maxDecisions, maxDecisionsForAll = 200_000, 1_000_000
 )
 
 // A Result is the result of a run.
@@ -72,6 +75,8 @@ type simulation struct {
 	isStuck bool
 	// interrupt returns an error when the run has to end early. It may be nil.
 	interrupt func() error
+	// decisions counts the decisions of the engine.
+	decisions int
 }
 
 // errInterrupted means that a run was ended early.
@@ -120,6 +125,7 @@ func (s *simulation) instant() error {
 			return s.Problem
 		}
 		decisions := s.Decide()
+		s.decisions += len(decisions)
 		for _, d := range decisions {
 			s.Write(d)
 		}

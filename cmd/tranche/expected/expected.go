@@ -221,6 +221,9 @@ func text(s *simulator.Start, p *simulator.Prediction, at func(time.Time) string
 		return cmp.Or(about, "about "+at(s.About))
 	case simulator.Unknown:
 	}
+	if p.Interrupted != nil {
+		return "not predicted: " + p.Interrupted.Error()
+	}
 	var names []string
 	for _, b := range s.Blockers[:min(len(s.Blockers), maxBlockers)] {
 		names = append(names, b.String())

@@ -2,6 +2,7 @@ package expected_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,19 @@ func TestWrite(t *testing.T) {
 				t.Errorf("-want +got\n%s%s", diff, warnings.String())
 			}
 		})
+	}
+}
+
+// TestInterrupted: a start that was not determined is not one after the end of the simulation.
+func TestInterrupted(t *testing.T) {
+	p := &simulator.Prediction{Until: time.Unix(3600, 0), Interrupted: errors.New("the simulation was stopped after 7 decisions")}
+	want := "not predicted: the simulation was stopped after 7 decisions"
+	if got := expected.Of(&simulator.Start{}, p).Text; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	known := expected.Of(&simulator.Start{By: time.Unix(60, 0)}, p).Text
+	if !strings.HasPrefix(known, "by 1970-01-01 00:01:00Z") {
+		t.Errorf("a known start is %q", known)
 	}
 }
 
