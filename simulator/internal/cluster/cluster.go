@@ -42,11 +42,13 @@ type Cluster struct {
 	RuntimeClasses map[string]*nodev1.RuntimeClass
 	DeviceClasses  map[string]*resourcev1.DeviceClass
 	// Plans has the plans that the manager derives from JobSets, by the UID of the JobSet.
-	Plans     map[types.UID]admission.PlanObserved
+	Plans map[types.UID]admission.PlanObserved
+	// Workloads has the quota Workloads. None of them is changed: a copy replaces it.
 	Workloads map[admission.StageKey]*kueue.Workload
 	// WorkloadsByJobSet has the quota Workloads of the JobSets of each name.
 	WorkloadsByJobSet map[types.NamespacedName]map[admission.StageKey]bool
-	JobSets           map[types.NamespacedName]*jobsetapi.JobSet
+	// JobSets has the JobSets, which are not changed either.
+	JobSets map[types.NamespacedName]*jobsetapi.JobSet
 	// Jobs has the Jobs of JobSets by their UIDs. JobsByJobSet has these UIDs by the UID of the JobSet, in the order of creation, and JobsByName by name.
 	Jobs         map[types.UID]*batchv1.Job
 	JobsByJobSet map[types.UID][]types.UID
@@ -131,7 +133,7 @@ func (cl *Cluster) InitialEvents() []admission.Event {
 		events = append(events, cl.Plans[uid])
 	}
 	for _, key := range cl.WorkloadKeys() {
-		events = append(events, admission.WorkloadObserved{Workload: cl.Workloads[key].DeepCopy()})
+		events = append(events, admission.WorkloadObserved{Workload: cl.Workloads[key]})
 	}
 	return events
 }

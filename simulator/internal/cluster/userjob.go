@@ -98,14 +98,16 @@ type PlainJob struct {
 	Pods map[string]*PodSet
 }
 
-// Gate writes the gates of a job into its quota Workload.
-func (p *PlainJob) Gate(w *kueue.Workload) {
-	gates := slices.Clone(p.Gates)
+// AllGates returns the gates that the quota Workload of a job has to have.
+func (p *PlainJob) AllGates() []string {
 	if p.IsSuspended {
-		gates = append(gates, apis.SuspendedGate)
+		return append(slices.Clone(p.Gates), apis.SuspendedGate)
 	}
-	quotaworkload.SetGates(w, gates)
+	return p.Gates
 }
+
+// Gate writes the gates of a job into its quota Workload.
+func (p *PlainJob) Gate(w *kueue.Workload) { quotaworkload.SetGates(w, p.AllGates()) }
 
 // MayRun reports whether the job is to start its pods.
 func (p *PlainJob) MayRun(w *kueue.Workload) bool {

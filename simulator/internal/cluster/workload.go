@@ -88,7 +88,7 @@ func (cl *Cluster) Concerns(t scenario.Target, w *kueue.Workload) bool {
 	return t.Growth == jobsetstate.GrowthNumber(w) && (t.Part == stage.Name || slices.Contains(stage.ReplicatedJobs, t.Part))
 }
 
-// PutWorkload writes a quota Workload.
+// PutWorkload writes a quota Workload, which must not be changed from then on: the engine refers to its pod sets.
 func (cl *Cluster) PutWorkload(w *kueue.Workload) {
 	cl.Stamp(w)
 	key := KeyOf(w)
@@ -104,7 +104,7 @@ func (cl *Cluster) PutWorkload(w *kueue.Workload) {
 		cl.WorkloadsByJobSet[js][key] = true
 	}
 	cl.Touch(w.Namespace, cmp.Or(w.Labels[apis.JobSetLabel], w.Name))
-	cl.Observe(admission.WorkloadObserved{Workload: w.DeepCopy()})
+	cl.Observe(admission.WorkloadObserved{Workload: w})
 }
 
 // KeyOf returns the namespace and name of a quota Workload.

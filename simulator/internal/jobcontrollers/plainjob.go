@@ -42,9 +42,9 @@ func (pc *PlainJobController) Reconcile(j *cluster.UserJob) {
 	if w == nil || j.IsDeleted || p.HasEnded {
 		return
 	}
-	after := w.DeepCopy()
-	p.Gate(after)
-	if !slices.Equal(quotaworkload.Gates(w), quotaworkload.Gates(after)) {
+	if !slices.Equal(quotaworkload.Gates(w), p.AllGates()) {
+		after := w.DeepCopy()
+		p.Gate(after)
 		pc.PutWorkload(after)
 		w = after
 	}

@@ -104,7 +104,7 @@ func changeJobSet(cl *cluster.Cluster, key types.NamespacedName, old, now *clust
 	switch {
 	case current == nil:
 		cl.UserJobs[key] = j
-		cl.PutJobSet(js)
+		cl.PutJobSet(js.DeepCopy()) // the snapshot has the original
 		cl.PutPlan(j)
 		return nil
 	case was == nil || cl.JobSets[key] == nil:

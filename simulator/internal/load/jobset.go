@@ -40,7 +40,7 @@ func (l *loader) addJobSet(js *jobsetapi.JobSet) {
 		return
 	}
 	l.UserJobs[key] = j
-	l.JobSets[key] = js.DeepCopy()
+	l.JobSets[key] = js
 	l.Plans[js.UID] = j.PlanObserved(js.UID)
 	l.JobSetQueue.Add(key)
 }

@@ -51,8 +51,9 @@ type loader struct {
 	claimTemplates map[string]map[string]device.Template
 }
 
-// Cluster returns a cluster with copies of the objects of a snapshot, in which virtual time begins when the snapshot was taken. Pods take stopAfter
-// to terminate. No pods do anything yet, and no engine has observed anything. The configuration has its defaults.
+// Cluster returns a cluster with copies of the objects of a snapshot, in which virtual time begins when the snapshot was taken. Quota Workloads and
+// JobSets are not copied: there may be very many, most stay as they are, and the cluster replaces those that change. Pods take stopAfter to terminate.
+// No pods do anything yet, and no engine has observed anything. The configuration has its defaults.
 func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) (*cluster.Cluster, []LeftOut) {
 	l := newLoader(cluster.New(&timeline.Timeline{Begin: s.TakenAt}), s, config, stopAfter)
 	l.addQueues()

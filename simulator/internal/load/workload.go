@@ -20,8 +20,7 @@ import (
 )
 
 // addWorkload adds a quota Workload. One that belongs to no JobSet, such as that of a gang of pods, is that of a job of its own.
-func (l *loader) addWorkload(original *kueue.Workload) {
-	w := original.DeepCopy()
+func (l *loader) addWorkload(w *kueue.Workload) {
 	key := cluster.KeyOf(w)
 	l.Workloads[key] = w
 	l.WorkloadQueue.Add(key)

@@ -18,12 +18,14 @@ func (m *Manager) ReconcileWorkload(key admission.StageKey, w *kueue.Workload) {
 	if step.RequeueAfter > 0 {
 		m.WorkloadQueue.Awaited[key] = m.Now + step.RequeueAfter
 	}
-	after := w.DeepCopy()
+	var after *kueue.Workload
 	switch {
 	case step.Deactivate:
+		after = w.DeepCopy()
 		after.Spec.Active = new(false)
 		after.Generation++
 	case len(step.RemoveChecks) > 0:
+		after = w.DeepCopy()
 		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
 			return slices.Contains(step.RemoveChecks, c.Name)
 		})
