@@ -90,14 +90,12 @@ func (p *Paused) IsAdmittedAfter(key admission.StageKey, changes []Change) (bool
 			continue
 		}
 		if c.Limit.Kind == visibility.Cohort {
-			after := s.Cohorts[c.Limit.Name].DeepCopy()
-			c.write(&snapshot.Snapshot{Cohorts: append(snapshot.Snapshot{}.Cohorts, after)})
-			s.PutCohort(after)
+			after := c.Limit.Set(&snapshot.Snapshot{Cohorts: append(snapshot.Snapshot{}.Cohorts, s.Cohorts[c.Limit.Name])}, c.To)
+			s.PutCohort(after.Cohorts[0])
 			continue
 		}
-		after := s.ClusterQueues[c.Limit.Name].DeepCopy()
-		c.write(&snapshot.Snapshot{ClusterQueues: append(snapshot.Snapshot{}.ClusterQueues, after)})
-		s.PutClusterQueue(after)
+		after := c.Limit.Set(&snapshot.Snapshot{ClusterQueues: append(snapshot.Snapshot{}.ClusterQueues, s.ClusterQueues[c.Limit.Name])}, c.To)
+		s.PutClusterQueue(after.ClusterQueues[0])
 	}
 	if err := s.instant(); err != nil {
 		return false, err

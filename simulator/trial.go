@@ -10,17 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
+	"github.com/tranche-dev/tranche/simulator/internal/limit"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -34,14 +35,8 @@ type Change struct {
 	To resource.Quantity
 }
 
-// A Limit is a limit of a ClusterQueue or Cohort: nominalQuota, borrowingLimit or lendingLimit of one resource of one flavor.
-type Limit struct {
-	Kind     visibility.NodeKind
-	Name     string
-	Flavor   kueue.ResourceFlavorReference
-	Resource corev1.ResourceName
-	Field    visibility.Limit
-}
+// A Limit is a limit of a ClusterQueue or Cohort.
+type Limit = limit.Limit
 
 // A Running is a quota Workload that is admitted and runs, and what is released when it succeeds.
 type Running struct {
@@ -64,6 +59,8 @@ type Laboratory struct {
 	// settled are the same objects when all controllers have done what they had to do, and unchanged is what has become of the quota Workload then.
 	settled   *snapshot.Snapshot
 	unchanged TrialResult
+	// ahead are the requests of the quota Workload and of those before it in its ClusterQueue.
+	ahead corev1.ResourceList
 }
 
 // A TrialResult is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
@@ -104,6 +101,27 @@ func (l *Laboratory) ClusterQueue() *kueue.ClusterQueue {
 	return nil
 }
 
+// Ahead returns what the quota Workload and those before it in its ClusterQueue request together. It is known after the first trial.
+func (l *Laboratory) Ahead(name corev1.ResourceName) resource.Quantity { return l.ahead[name] }
+
+// setAhead adds up the requests of the quota Workload and of those before it.
+func (l *Laboratory) setAhead(t *forecast) {
+	l.ahead = corev1.ResourceList{}
+	target, _ := t.Engine.PendingStage(l.target)
+	line, _ := t.Engine.PendingInClusterQueue(target.ClusterQueue, admission.Page{Limit: target.InClusterQueue + 1})
+	for i := range line {
+		w := t.Workloads[line[i].Stage]
+		for k := range w.Spec.PodSets {
+			for name, amount := range stageplan.PodRequests(&w.Spec.PodSets[k].Template.Spec) {
+				sum := l.ahead[name]
+				amount.Mul(int64(w.Spec.PodSets[k].Count))
+				sum.Add(amount)
+				l.ahead[name] = sum
+			}
+		}
+	}
+}
+
 // Running returns the quota Workloads that run, in the order of the snapshot. A growth of a stage is not one of them: it ends with the stage.
 func (l *Laboratory) Running() []Running {
 	var all []Running
@@ -121,47 +139,8 @@ func (l *Laboratory) Running() []Running {
 }
 
 // Value returns the value of a limit. ok is false if it is not set.
-func (l *Laboratory) Value(limit Limit) (value resource.Quantity, ok bool) {
-	q := limit.in(l.part)
-	if q == nil {
-		return value, false
-	}
-	switch limit.Field {
-	case visibility.BorrowingLimit:
-		return ptr.Deref(q.BorrowingLimit, value), q.BorrowingLimit != nil
-	case visibility.LendingLimit:
-		return ptr.Deref(q.LendingLimit, value), q.LendingLimit != nil
-	case visibility.NominalQuota:
-		return q.NominalQuota, true
-	case visibility.SharedQuota:
-	}
-	return value, false
-}
-
-// in returns the quota of a snapshot that has a limit, or nil.
-func (limit *Limit) in(s *snapshot.Snapshot) *kueue.ResourceQuota {
-	var groups []kueue.ResourceGroup
-	for _, q := range s.ClusterQueues {
-		if limit.Kind == visibility.ClusterQueue && q.Name == limit.Name {
-			groups = q.Spec.ResourceGroups
-		}
-	}
-	for _, c := range s.Cohorts {
-		if limit.Kind == visibility.Cohort && c.Name == limit.Name {
-			groups = c.Spec.ResourceGroups
-		}
-	}
-	for i := range groups {
-		for j := range groups[i].Flavors {
-			f := &groups[i].Flavors[j]
-			for k := range f.Resources {
-				if f.Name == limit.Flavor && f.Resources[k].Name == limit.Resource {
-					return &f.Resources[k]
-				}
-			}
-		}
-	}
-	return nil
+func (l *Laboratory) Value(of Limit) (value resource.Quantity, ok bool) {
+	return of.Value(l.part)
 }
 
 // Try lets changes happen in a copy of the queues.
@@ -196,6 +175,7 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 	if l.unchanged, err = l.run(t, nil); err != nil {
 		return nil, err
 	}
+	l.setAhead(t)
 	after := *l.part
 	after.JobSets, after.Workloads, after.Jobs, after.Pods = nil, nil, nil, nil
 	for _, key := range slices.SortedFunc(maps.Keys(t.JobSets), cluster.CompareKeys) {
@@ -248,43 +228,13 @@ func (l *Laboratory) run(t *forecast, changes []Change) (TrialResult, error) {
 
 // with returns the settled objects with the changed limits.
 func (l *Laboratory) with(changes []Change) *snapshot.Snapshot {
-	part := *l.settled
-	part.ClusterQueues, part.Cohorts = slices.Clone(part.ClusterQueues), slices.Clone(part.Cohorts)
+	part := l.settled
 	for i := range changes {
-		c := &changes[i]
-		if c.Succeeds.Name != "" {
-			continue
+		if c := &changes[i]; c.Succeeds.Name == "" {
+			part = c.Limit.Set(part, c.To)
 		}
-		for k, q := range part.ClusterQueues {
-			if c.Limit.Kind == visibility.ClusterQueue && q.Name == c.Limit.Name {
-				part.ClusterQueues[k] = q.DeepCopy()
-			}
-		}
-		for k, cohort := range part.Cohorts {
-			if c.Limit.Kind == visibility.Cohort && cohort.Name == c.Limit.Name {
-				part.Cohorts[k] = cohort.DeepCopy()
-			}
-		}
-		c.write(&part)
 	}
-	return &part
-}
-
-// write sets the new value of a limit.
-func (c *Change) write(s *snapshot.Snapshot) {
-	q := c.Limit.in(s)
-	if q == nil {
-		return
-	}
-	switch c.Limit.Field {
-	case visibility.BorrowingLimit:
-		q.BorrowingLimit = &c.To
-	case visibility.LendingLimit:
-		q.LendingLimit = &c.To
-	case visibility.NominalQuota:
-		q.NominalQuota = c.To
-	case visibility.SharedQuota:
-	}
+	return part
 }
 
 // nothingHappens is the course of pods of which none gets ready or ends.

@@ -129,6 +129,36 @@ func TestUnblock(t *testing.T) {
 	}
 }
 
+// A large laboratory counts as one of so many quota Workloads that the search may make few trials.
+type large struct{ *simulator.Laboratory }
+
+func (large) Size() int { return 1_000_000 }
+
+// TestFewTrials: the search says that it was cut off, and a limit is raised for all that are ahead at once.
+func TestFewTrials(t *testing.T) {
+	ahead := ""
+	for i := range 50 {
+		ahead += fmt.Sprintf("submit w%d queue=ml pods=gpu:2 at=1m\n", i)
+	}
+	p, err := simulator.Pause("# story\ncohort lab\nqueue ml gpu=8 cohort=lab\nqueue other gpu=8 cohort=lab\n"+small(4)+
+		"submit a queue=ml pods=gpu:4\nsubmit b queue=other pods=gpu:8\n"+ahead+"submit x queue=ml pods=gpu:2 at=2m\n", 5*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := unblock.Find(large{simulator.NewLaboratory(p.Taken, &simulator.Durations{}, admission.StageKey{Namespace: "default", Name: "x"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{a.Why}
+	for i := range a.Sets {
+		got = append(got, setLine(&a.Sets[i]))
+	}
+	want := []string{"the search was stopped after 5 trials: there may be other sets, also cheaper ones", "ClusterQueue ml nominalQuota default 8->110"}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 // small submits jobs of one GPU each.
 func small(count int) string {
 	text := ""

@@ -18,6 +18,8 @@ const (
 	maxKinds = 24
 	// maxFailures is how many sets of one size are tried without success.
 	maxFailures = 4
+	// fewTrials are not enough to try sets of each size.
+	fewTrials = maxTrials / 2
 )
 
 // missing is what one alternative lacks of each resource of each flavor.
@@ -67,6 +69,9 @@ func (m missing) isCoveredBy(running []simulator.Running) bool {
 func (s *searcher) searchCompletions(x *visibility.Explanation) error {
 	alternatives := missingOf(x)
 	running := candidates(s.Running(), alternatives)
+	if isWorthwhile, err := s.isWorthwhile(running); err != nil || !isWorthwhile {
+		return err
+	}
 	for size := 1; size <= min(MaxChanges, len(running)); size++ {
 		var sets []Set
 		combine(running, size, func(chosen []simulator.Running) {
@@ -97,6 +102,20 @@ func (s *searcher) searchCompletions(x *visibility.Explanation) error {
 		}
 	}
 	return nil
+}
+
+// isWorthwhile reports whether to search sets of quota Workloads that succeed. If there are few trials, it tries the largest set first: if others take
+// what that releases, smaller ones would use up the trials without success.
+func (s *searcher) isWorthwhile(running []simulator.Running) (bool, error) {
+	if s.trials >= fewTrials || len(running) <= 1 {
+		return true, nil
+	}
+	most := Set{Succeed: running[:min(MaxChanges, len(running))]}
+	o, err := s.try(most.Changes())
+	if err == nil && !o.IsAdmitted {
+		s.isCutOff = true
+	}
+	return o.IsAdmitted, err
 }
 
 // movedBy returns how much of what is missing some quota Workloads hold, for the alternative that needs least of them.

@@ -69,8 +69,11 @@ func (s *searcher) lower(set *Set) error {
 	}
 	enough, from := r.To.DeepCopy(), r.From.MilliValue()
 	few, most := int64(0), (enough.MilliValue()-from)/unit
-	for most-few > 1 {
+	for isFirst := true; most-few > 1; isFirst = false {
 		middle := few + (most-few)/2
+		if isFirst {
+			middle = most - 1 // most often it was not raised too far
+		}
 		to := resource.NewMilliQuantity(from+middle*unit, r.To.Format)
 		o, err := s.try([]simulator.Change{{Limit: r.Limit, To: *to}})
 		if errors.Is(err, errNoTrials) {
@@ -105,8 +108,13 @@ func sameFlavors(before *visibility.Alternative, x *visibility.Explanation) *vis
 	return &x.Alternatives[0]
 }
 
-// ways is how many ways there are to raise limits: the limits that fail themselves; the quota of the ClusterQueue; the quota of the Cohort.
-const ways = 3
+// There are three ways to raise limits: the limits that fail themselves; the quota of the ClusterQueue; the quota of the Cohort.
+const (
+	ofLimit = iota
+	ofQueue
+	ofCohort
+	ways
+)
 
 // raiseFor adds to a set what an alternative lacks. It returns false if there is no limit to raise in this way.
 func (s *searcher) raiseFor(set *Set, a *visibility.Alternative, way int) bool {
@@ -123,6 +131,12 @@ func (s *searcher) raiseFor(set *Set, a *visibility.Alternative, way int) bool {
 			k = len(set.Raise) - 1
 		}
 		more := set.Raise[k].Amount()
+		if more.IsZero() {
+			more = shortage.Missing
+		} else if ahead := s.Ahead(limit.Resource); way == ofQueue && more.Cmp(ahead) < 0 {
+			ahead.Sub(more)
+			more = ahead // those before it take what is added
+		}
 		if more.Cmp(shortage.Missing) < 0 {
 			more = shortage.Missing
 		}
@@ -136,17 +150,17 @@ func (s *searcher) limitFor(shortage *visibility.Shortage, way int) (simulator.L
 	c := &shortage.Constraint
 	limit := simulator.Limit{Kind: c.Kind, Name: c.Name, Flavor: shortage.Flavor, Resource: shortage.Resource, Field: c.Limit}
 	switch {
-	case way == 0 && c.Limit == visibility.SharedQuota:
+	case way == ofLimit && c.Limit == visibility.SharedQuota:
 		return limit, false // no field has this limit: it is a sum
-	case way == 1 || c.Limit == visibility.SharedQuota && c.Kind == visibility.ClusterQueue:
+	case way == ofQueue || c.Limit == visibility.SharedQuota && c.Kind == visibility.ClusterQueue:
 		queue := s.ClusterQueue()
 		if queue == nil {
 			return limit, false
 		}
 		limit.Kind, limit.Name, limit.Field = visibility.ClusterQueue, queue.Name, visibility.NominalQuota
-	case way == 2 && c.Kind != visibility.Cohort:
+	case way == ofCohort && c.Kind != visibility.Cohort:
 		return limit, false
-	case way == 2:
+	case way == ofCohort:
 		limit.Field = visibility.NominalQuota
 	}
 	_, isSet := s.Value(limit)

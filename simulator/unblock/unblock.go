@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -25,7 +26,7 @@ const (
 	// MaxChanges is how many changes a set has at most.
 	MaxChanges = 4
 	// maxTrials limits the time of a search, in trials, and maxWork in the quota Workloads that all trials read. There are at least minTrials.
-	maxTrials, minTrials, maxWork = 40, 4, 40_000
+	maxTrials, minTrials, maxWork = 40, 6, 400_000
 )
 
 // A World tries changes. It is a simulator.Laboratory.
@@ -34,6 +35,7 @@ type World interface {
 	Running() []simulator.Running
 	Value(limit simulator.Limit) (resource.Quantity, bool)
 	ClusterQueue() *kueue.ClusterQueue
+	Ahead(name corev1.ResourceName) resource.Quantity
 	Size() int
 }
 
@@ -85,10 +87,24 @@ func Find(w World) (*Answer, error) {
 		return nil, err
 	}
 	answer.Sets = s.cheapest()
-	if len(answer.Sets) == 0 && answer.Why == "" {
-		answer.Why = fmt.Sprintf("no set of at most %d completions or raised limits was found that lets it in", MaxChanges)
+	if answer.Why == "" {
+		answer.Why = s.incompleteness()
 	}
 	return answer, nil
+}
+
+// incompleteness says what is true if there are no sets, or if the search was cut off before it had tried all that it would.
+func (s *searcher) incompleteness() string {
+	none := fmt.Sprintf("no set of at most %d completions or raised limits was found that lets it in", MaxChanges)
+	switch {
+	case s.isCutOff && len(s.sets) == 0:
+		return fmt.Sprintf("%s: the search was stopped after %d trials, so there may be one", none, s.made)
+	case s.isCutOff:
+		return fmt.Sprintf("the search was stopped after %d trials: there may be other sets, also cheaper ones", s.made)
+	case len(s.sets) == 0:
+		return none
+	}
+	return ""
 }
 
 // hopeless says why no sets are searched, or returns "".
@@ -112,10 +128,13 @@ func isBeyondLimits(x *visibility.Explanation) bool {
 // A searcher searches sets.
 type searcher struct {
 	World
-	// known has the outcomes of the trials by the names of their changes, and trials how many more may be made.
+	// known has the outcomes of the trials by the names of their changes, and trials is how many more may be made.
 	known  map[string]simulator.TrialResult
 	trials int
-	sets   []Set
+	// made counts the trials that were made. isCutOff is true if sets were left out because there were no more trials.
+	made     int
+	isCutOff bool
+	sets     []Set
 }
 
 // errNoTrials is the result of a trial beyond the limit.
@@ -127,9 +146,11 @@ func (s *searcher) try(changes []simulator.Change) (simulator.TrialResult, error
 		return o, nil
 	}
 	if s.trials == 0 {
+		s.isCutOff = true
 		return simulator.TrialResult{}, errNoTrials
 	}
 	s.trials--
+	s.made++
 	o, err := s.Try(changes...)
 	if err == nil {
 		s.known[name] = o
