@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/load"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
@@ -29,6 +30,20 @@ func fromSnapshot(s *snapshot.Snapshot, stopAfter time.Duration) (*simulation, [
 	m := manager.New(cl)
 	m.Config = scenario.Config{Config: admission.ConfigOf(file), WaitForPodsReady: file.WaitForPodsReady}
 	return simulate(m), leftOut, nil
+}
+
+// WhyLeftOut says why the manager would not manage a JobSet of a snapshot that has no quota Workloads, or would refuse it, or returns "".
+func WhyLeftOut(s *snapshot.Snapshot, js *jobsetapi.JobSet) string {
+	alone := *s
+	alone.JobSets, alone.Workloads, alone.Jobs, alone.Pods = []*jobsetapi.JobSet{js}, nil, nil, nil
+	_, leftOut, err := fromSnapshot(&alone, 0)
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(leftOut) > 0:
+		return leftOut[0].Why
+	}
+	return ""
 }
 
 // configurationOf returns the configuration of the manager with its defaults.

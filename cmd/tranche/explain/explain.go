@@ -23,7 +23,9 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/simulator"
 )
 
 // flags are those of the verb.
@@ -148,7 +150,7 @@ func explain(ctx context.Context, from source, key types.NamespacedName) (*Repor
 	r := &Report{Kind: workloadKind, Namespace: s.key.Namespace, Name: s.key.Name, Workloads: []Workload{}}
 	if s.isJobSet {
 		r.Kind = jobSetKind
-		r.Reason, r.Message = stateOfJobSet(s.jobSet, len(s.workloads))
+		r.Reason, r.Message = stateOfJobSet(from, s)
 		slices.SortFunc(s.workloads, compareStages)
 	}
 	for _, w := range s.workloads {
@@ -185,15 +187,24 @@ func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workloa
 	return x, nil, nil
 }
 
-// stateOfJobSet returns what the conditions of the JobSet report.
-func stateOfJobSet(js *jobsetapi.JobSet, workloads int) (reason, message string) {
-	if c := apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StageAdmitted); c != nil {
+// stateOfJobSet returns what the conditions of the JobSet report, or why it is not queued.
+func stateOfJobSet(from source, s *subject) (reason, message string) {
+	if c := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.StageAdmitted); c != nil {
 		return c.Reason, c.Message
 	}
-	if workloads == 0 {
-		return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel)
+	if len(s.workloads) > 0 {
+		return "", ""
 	}
-	return "", ""
+	why := ""
+	if known, isKnown := from.(*offline); isKnown {
+		why = simulator.WhyLeftOut(known.Snapshot, s.jobSet)
+	} else if s.jobSet.Labels[apis.QueueLabel] != "" {
+		why = jobsetstate.Misuse(s.jobSet)
+	}
+	if why != "" {
+		return "", "has no quota Workload: " + why
+	}
+	return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel)
 }
 
 // compareStages orders quota Workloads by the plan, and the growths of a stage after the stage.

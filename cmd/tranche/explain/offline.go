@@ -101,7 +101,11 @@ func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 		return exitcode.AsBadInput(err)
 	}
 	if o.prediction, err = simulator.ForecastOf(o.Snapshot, o.durations, o.TakenAt.Add(o.horizon), keys...); err != nil {
-		return fmt.Errorf("predict the starts: %w", err)
+		// Why a stage waits is known all the same.
+		o.prediction = &simulator.Prediction{TakenAt: o.TakenAt, Until: o.TakenAt.Add(o.horizon), LeftOut: o.inspection.LeftOut(), Interrupted: err}
+		for _, key := range simulator.PendingStages(o.Snapshot, func(key admission.StageKey) bool { return slices.Contains(keys, key) }) {
+			o.prediction.Starts = append(o.prediction.Starts, simulator.Start{Workload: key})
+		}
 	}
 	return expected.WriteLeftOut(o.warnings, o.prediction)
 }
@@ -121,7 +125,7 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 	x.Explanation, x.Note = &reason.Explanation, simulator.Unshown(o.Snapshot, key)
 	found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, key))
 	if err != nil {
-		return nil, nil, fmt.Errorf("search what would let quota Workload %s in: %w", key, err)
+		found = &unblock.Answer{Why: fmt.Sprintf("the search failed: %v", err)}
 	}
 	x.LetIn = letInOf(found)
 	return x, nil, nil

@@ -74,6 +74,12 @@ spec:
   active: true
   queueName: none
   podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {namespace: ml, name: unheld, uid: u4, labels: {kueue.x-k8s.io/queue-name: main}}
+spec:
+  replicatedJobs: [{name: main, replicas: 1, template: {spec: {template: {spec: {containers: [{name: c}]}}}}}]
 `
 
 // run returns the output of the verb for a snapshot.
@@ -153,6 +159,22 @@ func TestOfflineJSON(t *testing.T) {
 		}},
 	}}}
 	if diff := cmp.Diff(want, report, cmpopts.IgnoreUnexported(explain.Set{})); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestOfflineUnmanaged(t *testing.T) {
+	got, err := run(t, "unheld")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"JobSet ml/unheld",
+		"  has no quota Workload: spec.replicatedJobs[0].template.metadata.labels: the JobSet is not held, so its Jobs start without quota: it was" +
+			" created before Tranche's admission policies were in force; delete it and submit it again",
+		"",
+	}
+	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
