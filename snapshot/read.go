@@ -49,6 +49,9 @@ func ReadStream(name string, r io.Reader) (*Snapshot, error) {
 	if header, _ := buffered.Peek(262); len(header) == 262 && string(header[257:]) == "ustar" {
 		return readArchive(name, buffered)
 	}
+	if strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".tgz") {
+		return nil, fmt.Errorf("%s is no gzip archive, although its name ends like that of one: copy it again, or give manifests a name such as queues.yaml", name)
+	}
 	return readManifestStream(name, buffered)
 }
 

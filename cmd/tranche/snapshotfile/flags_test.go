@@ -37,6 +37,7 @@ func TestRead(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "taken.tar.gz"), archive.String())
 	write(t, filepath.Join(dir, "half.tar.gz"), archive.String()[:archive.Len()/2])
+	write(t, filepath.Join(dir, "random.tar.gz"), "\xd6\xef\x65\xc2\x46\x80\x4c\xab")
 	manifest := "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: s}}\n"
 	write(t, filepath.Join(dir, "objects.yaml"), manifest)
 	missing := "missing: nodes: nodes is forbidden; ask for the right to list nodes\nwithout nodes: all but tranche what-if node-loss is answered\n"
@@ -47,6 +48,7 @@ func TestRead(t *testing.T) {
 		"standard input":   {path: "-", in: manifest, warnings: "skipped: Secret s (standard input)\n"},
 		"no file":          {path: filepath.Join(dir, "nowhere"), want: "nowhere: no such file"},
 		"half an archive":  {path: filepath.Join(dir, "half.tar.gz"), want: "the archive is truncated or damaged; copy it again"},
+		"random bytes":     {path: filepath.Join(dir, "random.tar.gz"), want: "random.tar.gz is no gzip archive, although its name ends like that of one: copy it again"},
 		"another file":     {path: "-", in: "a,b\n1,2\n", want: "standard input:1: "},
 		"empty input":      {path: "-", want: "standard input has no objects"},
 		"no snapshot here": {path: t.TempDir(), want: "there is neither snapshot.json nor a file"},
