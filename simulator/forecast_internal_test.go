@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tranche-dev/tranche/admission"
-	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -158,7 +157,7 @@ func TestForecastRefuses(t *testing.T) {
 func TestForecastsComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		file := RandomConfiguration(t)
-		text, preempts := RandomLimits(t)
+		text, isRestarted := RandomLimits(t)
 		script, err := scenario.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -167,19 +166,22 @@ func TestForecastsComeTrue(t *testing.T) {
 		if err := s.start(script, nil); err != nil {
 			t.Fatal(err)
 		}
-		s.Config.Config = admission.ConfigOf(file)
+		s.Config = scenario.Config{Config: admission.ConfigOf(file), WaitForPodsReady: file.WaitForPodsReady}
 		if err := s.Start(); err != nil {
 			t.Fatal(err)
 		}
 		jobcontrollers.AnswerChecks(s.Cluster, 0)
-		if preempts {
-			// A preempted stage begins again, and its limit leaves it less time.
+		if isRestarted {
+			// A preempted stage begins again, and its limit leaves it less time. Pods of a growth end with their stage.
 			s.Course = &estimatedCourse{Cluster: s.Cluster}
 		}
 		for i := range script.Lines {
 			if err := s.schedule(&script.Lines[i]); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if err := scheduleGangs(s, text); err != nil {
+			t.Fatal(err)
 		}
 		if err := s.runUntil(time.Duration(rapid.IntRange(600, 4000).Draw(t, "at")) * time.Second); err != nil {
 			t.Fatal(err)
@@ -229,16 +231,6 @@ func agrees(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
 	}
 }
 
-// RandomConfiguration draws how ClusterQueues share cohorts.
-func RandomConfiguration(t *rapid.T) *configapi.Configuration {
-	file := &configapi.Configuration{}
-	if rapid.Bool().Draw(t, "fair sharing") {
-		file.FairSharing = &configapi.FairSharing{PreemptionStrategies: []configapi.PreemptionStrategy{configapi.LessThanOrEqualToFinalShare}}
-	}
-	file.SetDefaults()
-	return file
-}
-
 // comesTrue goes on with a simulation, and compares what happens with what was predicted.
 func comesTrue(t *rapid.T, s *simulation, p *Prediction, text string) {
 	if len(p.LeftOut) > 0 {
@@ -268,37 +260,4 @@ func comesTrue(t *rapid.T, s *simulation, p *Prediction, text string) {
 	for _, violation := range s.Violations {
 		t.Fatal(violation)
 	}
-}
-
-// RandomLimits draws a scenario with two ClusterQueues, in a cohort or not, and JobSets and other jobs that run as long as their limits.
-func RandomLimits(t *rapid.T) (text string, preempts bool) {
-	lines := []string{"# Every stage runs as long as its limit.\n", "admissioncheck c\n", "flavor a\n", "flavor b\n"}
-	preempts = rapid.Bool().Draw(t, "preempts")
-	cohort := rapid.SampledFrom([]string{"", " cohort=lab"}).Draw(t, "cohort")
-	if cohort != "" {
-		lines = append(lines, "cohort lab\n")
-	}
-	for _, queue := range []string{"x", "y"} {
-		preemption := ""
-		if preempts {
-			preemption = rapid.SampledFrom([]string{"", " within=LowerPriority", " within=LowerOrNewerEqualPriority"}).Draw(t, "within")
-			if cohort != "" {
-				preemption += rapid.SampledFrom([]string{"", " reclaim=Any", " reclaim=LowerPriority"}).Draw(t, "reclaim")
-			}
-		}
-		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s%s%s\nlocalqueue %[1]s2 queue=%[1]s\n", queue, rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"),
-			rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"}).Draw(t, "strategy"), rapid.SampledFrom([]string{"Safe", "Reserve"}).Draw(t, "policy"),
-			cohort, preemption, rapid.SampledFrom([]string{"", " checks=c"}).Draw(t, "checks")))
-	}
-	for i := range rapid.IntRange(1, 10).Draw(t, "jobs") {
-		minutes := rapid.IntRange(1, 40).Draw(t, "limit")
-		shape := rapid.SampledFrom([]string{
-			"pods=%d*gpu:1", "stages=train(%d*gpu=1)", "stages=p(gpu=1)=Ready=>q(%d*gpu=1)", "stages=p(gpu=1)=Succeeded=>q(%d*gpu=1)", "stages=train(%d*gpu=1) replicas=2",
-			"stages=p(gpu=1)=Ready=>q(%d*gpu=1);p=Succeeded=>r(gpu=1)",
-		}).Draw(t, "shape")
-		lines = append(lines, fmt.Sprintf("submit j%d queue=%s "+shape+" priority=%d at=%ds run=%dm max-time=%[6]dm\n", i,
-			rapid.SampledFrom([]string{"x", "x2", "y", "y2"}).Draw(t, "queue"), rapid.IntRange(1, 4).Draw(t, "pods"), rapid.IntRange(0, 2).Draw(t, "priority"),
-			rapid.IntRange(0, 600).Draw(t, "at"), minutes))
-	}
-	return strings.Join(lines, ""), preempts
 }

@@ -213,11 +213,19 @@ func randomChange(t *rapid.T, text string) string {
 		"change localqueue " + queue + "2 stop=HoldAndDrain", "change queue " + queue + " within=LowerPriority",
 		"change queue " + queue + " within=Never", "change queue " + queue + " strategy=StrictFIFO", "change queue " + queue + " policy=Safe",
 		"change queue " + queue + " policy=Reserve", "change queue " + queue + " cohort=other",
+		"change queue " + queue + " policy=Greedy", "change queue " + queue + " stop=None", "change queue " + queue + " when-can-preempt=MayStopSearch",
+		"change queue " + queue + " when-can-borrow=TryNextFlavor", fmt.Sprintf("change queue %s d:cpu=%d", queue, rapid.IntRange(0, 8).Draw(t, "new d")),
+		fmt.Sprintf("submit new%d queue=%s stages=train(%d*gpu=1) max-time=20m", strings.Count(text, "\n"), queue, rapid.IntRange(1, 4).Draw(t, "pods")),
 	}
 	if strings.Contains(text, "cohort lab") {
 		changes = append(changes, "change queue "+queue+" reclaim=Any", "change queue "+queue+" weight=3", fmt.Sprintf("change queue %s a:gpu=4/borrow=%d", queue,
 			rapid.IntRange(0, 3).Draw(t, "borrow")), fmt.Sprintf("change queue %s a:gpu=4/lend=%d", queue, rapid.IntRange(0, 3).Draw(t, "lend")),
-			fmt.Sprintf("change cohort lab a:gpu=%d", rapid.IntRange(0, 4).Draw(t, "shared")))
+			fmt.Sprintf("change cohort lab a:gpu=%d", rapid.IntRange(0, 4).Draw(t, "shared")), "change queue "+queue+" weight=0",
+			"change queue "+queue+" reclaim=LowerPriority borrow-within=LowerPriority", "change cohort lab weight=2")
+	}
+	if strings.Contains(text, "cohort top") {
+		changes = append(changes, fmt.Sprintf("change cohort top a:gpu=%d", rapid.IntRange(0, 4).Draw(t, "on top")), "change cohort ops parent=lab", "change cohort ops parent=alone",
+			fmt.Sprintf("change cohort ops b:gpu=2/lend=%d", rapid.IntRange(0, 2).Draw(t, "lent")))
 	}
 	return rapid.SampledFrom(changes).Draw(t, "change") + "\n"
 }
