@@ -92,22 +92,26 @@ var _ = Describe("tranche what-if", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// planOf runs tranche plan on the cluster, with a manifest on standard input.
-func planOf(ctx context.Context, queue *kueue.ClusterQueue) (p plan.Plan, code int) {
+// planOf runs tranche plan on the cluster, with the manifest of a queue.
+func planOf(ctx context.Context, queue *kueue.ClusterQueue) (plan.Plan, int) {
 	GinkgoHelper()
 	return answerOf(ctx, queue, "plan", "-f", "-")
 }
 
-// answerOf runs a verb that answers with a plan on the cluster, with a manifest on standard input.
+// answerOf runs tranche plan or tranche what-if on the cluster, with a manifest on standard input, and returns its answer and its exit code.
 func answerOf(ctx context.Context, manifest any, args ...string) (p plan.Plan, code int) {
 	GinkgoHelper()
-	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(env.Plane.Kubeconfig(kubeconfig, "")).To(Succeed())
-	stdin, err := json.Marshal(manifest)
+	input, err := json.Marshal(manifest)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "--kubeconfig", kubeconfig, "-o", "json")...)
+	return ask(ctx, input, append(args, "--kubeconfig", env.AdminKubeconfig)...)
+}
+
+// ask runs tranche plan or tranche what-if.
+func ask(ctx context.Context, input []byte, args ...string) (p plan.Plan, code int) {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "-o", "json")...) // #nosec G204 -- arguments of the tests
 	var out, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &stderr
 	if err := cmd.Run(); err != nil {
 		exit, isExit := errors.AsType[*exec.ExitError](err)
 		Expect(isExit).To(BeTrue(), "%v", err)
