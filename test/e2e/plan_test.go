@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -66,29 +65,6 @@ var _ = Describe("tranche plan", func() {
 
 		again, code := planOf(ctx, queue)
 		Expect(code).To(BeZero(), "%v", again.Consequences)
-	}, SpecTimeout(specTimeout))
-})
-
-var _ = Describe("tranche what-if", func() {
-	It("predicts the start of a JobSet, and what other quotas would do to one that waits", func(ctx SpecContext) {
-		t := newTeam(ctx, "100", "8")
-		js := t.newJobSet("asked", replicatedJob{name: "train", cpus: "1", gpus: "8"})
-		js.APIVersion, js.Kind = jobset.GroupVersion.String(), "JobSet"
-		p, code := answerOf(ctx, js, "what-if", "submit", "-f", "-")
-		Expect(code).To(Equal(2))
-		Expect(p.Consequences).To(HaveExactElements(And(HaveField("JobSet", "asked"), HaveField("Kind", plan.NewlyAdmitted))))
-		Expect(*p.Consequences[0].After).To(BeTemporally("==", p.TakenAt))
-		submit(ctx, js)
-		t.expectStages(ctx, "asked", "train=ready")
-
-		submit(ctx, t.newJobSet("second", replicatedJob{name: "train", cpus: "1", gpus: "8"}))
-		t.expectStages(ctx, "second", "train=waiting")
-		for amount, want := range map[string]plan.Kind{"4": plan.NeverFits, "16": plan.NewlyAdmitted} {
-			p, code = answerOf(ctx, nil, "what-if", "quota", t.namespace+"/a100/nvidia.com/gpu="+amount)
-			Expect(p.Consequences).To(HaveExactElements(And(HaveField("JobSet", "second"), HaveField("Kind", want))))
-			Expect(code).To(Equal(map[plan.Kind]int{plan.NeverFits: 3, plan.NewlyAdmitted: 2}[want]))
-		}
-		t.expectStages(ctx, "second", "train=waiting")
 	}, SpecTimeout(specTimeout))
 })
 
