@@ -91,7 +91,7 @@ func TestFirstStartFirst(t *testing.T) {
 	unknown("sixth", 2)
 	unknown("fifth", 1)
 	for i, name := range []string{"fourth", "first", "third", "second"} {
-		minutes := []int{40, 10, 30, 20}[i]
+		minutes := []int{40, 50, 30, 20}[i]
 		b.consider(answerBy(jobSetNamed(name), morning, time.Duration(minutes)*time.Minute, 9-i), jobSetNamed(name), morning)
 	}
 	// A later prediction replaces the answer, or withdraws it.
@@ -142,6 +142,26 @@ func TestExpectedStartSurvives(t *testing.T) {
 	b.publish(later)
 	if got := b.expectedStart(js, later.Add(writtenWithin+1)); got != nil {
 		t.Errorf("waits again after %s: %+v", writtenWithin, got)
+	}
+}
+
+// TestSlowWrite: the interval begins when an answer is written, not when it is published.
+func TestSlowWrite(t *testing.T) {
+	b, js := newBoard(nil, time.Minute, 10, metrics.New(metrics.Replica{})), jobSetNamed("a")
+	b.consider(answerBy(js, morning, time.Hour, 3), js, morning)
+	b.publish(morning)
+	written := morning.Add(25 * time.Second)
+	write(b, js, written)
+	b.expectedStart(js, written)
+	for _, c := range []struct {
+		after time.Duration
+		want  bool
+	}{{59 * time.Second, false}, {time.Minute, true}} {
+		now := written.Add(c.after)
+		b.consider(answerBy(js, now, 2*time.Hour, 3), js, now)
+		if _, isNew := b.publish(now); isNew != c.want {
+			t.Errorf("%s after the write another one: %t, want %t", c.after, isNew, c.want)
+		}
 	}
 }
 
