@@ -1,0 +1,93 @@
+package bench_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/forecast"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/simulator"
+)
+
+// BenchmarkExpectedStarts predicts the starts for all pending JobSets as the manager does in one round, without its pauses: ClusterQueues are full, 10 in
+// each cohort, with 100 pending JobSets each, of which the first 10 get a start. MiB-live is the memory that is in use at once, besides the objects.
+func BenchmarkExpectedStarts(b *testing.B) {
+	limits := forecast.Limits{Horizon: 7 * 24 * time.Hour, First: 10, Workloads: 10_000, Work: time.Minute}
+	for _, pending := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
+			s := backlogIn(b, pending/100, pending)
+			fill(s)
+			live, before := uint64(0), heapBytes()
+			for b.Loop() {
+				answered := 0
+				durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
+				for _, part := range simulator.Parts(s) {
+					answers, err := forecast.Answers(context.Background(), part, durations, limits)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, a := range answers {
+						if isFirst := a.Expected.Position < limits.First; isFirst != (a.Expected.Certainty == jobsetstatus.StartBy) {
+							b.Fatalf("%s: %+v", a.JobSet, a.Expected)
+						}
+					}
+					answered += len(answers)
+					live = max(live, inUse()-min(inUse(), before))
+				}
+				if answered != pending {
+					b.Fatalf("%d answers", answered)
+				}
+			}
+			b.ReportMetric(float64(live)/(1<<20), "MiB-live")
+			record(b)
+		})
+	}
+}
+
+// inUse returns the bytes of the heap that are in use, with those that no collection has freed yet.
+func inUse() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkExplainLive answers from the engine of a manager why one of the pending quota Workloads waits, and where, as the visibility API does for
+// tranche explain. The ClusterQueues are full, 10 in each cohort, with 100 pending quota Workloads each.
+func BenchmarkExplainLive(b *testing.B) {
+	for _, pending := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
+			queues := pending / 100
+			f := newFleet(b, shape{queues: queues, perCohort: 10, running: 10}, 0, admission.Config{})
+			var keys []admission.StageKey
+			for i := range pending {
+				w := f.workload(i%queues, 2)
+				f.observe(w)
+				keys = append(keys, admission.StageKey{Namespace: w.Namespace, Name: w.Name})
+			}
+			f.decide()
+			longest := time.Duration(0)
+			for i := 0; b.Loop(); i++ {
+				key := keys[(i*7919+pending-1)%pending]
+				began := time.Now()
+				f.engine.Advance(time.Unix(1, 0))
+				p, isPending := f.engine.PendingStage(key)
+				x, _ := f.engine.Explanation(key)
+				text, err := json.Marshal(x)
+				longest = max(longest, time.Since(began))
+				if err != nil || !isPending || p.InClusterQueue >= 100 || len(x.Alternatives) == 0 {
+					b.Fatalf("%+v, %s, %v", p, text, err)
+				}
+			}
+			if longest > time.Second {
+				b.Errorf("an answer took %s, at most 1s is promised", longest)
+			}
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest")
+			record(b)
+		})
+	}
+}
