@@ -6,18 +6,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/internal/podcost"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
@@ -26,26 +21,20 @@ import (
 // Quota must count them. Resource claims are replaced by the resources that are charged for their devices; problem says why that is
 // impossible. withClusterDefaults does not change the JobSet.
 func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, problem string, err error) {
-	var ranges corev1.LimitRangeList
-	if err := r.config.Client.List(ctx, &ranges, client.InNamespace(js.Namespace)); err != nil {
-		return nil, "", fmt.Errorf("list LimitRanges of namespace %s: %w", js.Namespace, err)
+	costs := podcost.Reader{Client: r.config.Client, Devices: r.config.Devices}
+	limits, err := costs.Limits(ctx, js.Namespace)
+	if err != nil {
+		return nil, "", err
 	}
-	all := make([]*corev1.LimitRange, len(ranges.Items))
-	for i := range ranges.Items {
-		all[i] = &ranges.Items[i]
-	}
-	limits := podresources.Merge(all)
 	spec = js.Spec.DeepCopy()
 	for i := range spec.ReplicatedJobs {
 		pod := &spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		if r.config.Waiting != nil && spec.ReplicatedJobs[i].Template.Annotations[apis.GroupStartAnnotation] != "" {
 			pod.InitContainers = slices.Insert(pod.InitContainers, 0, *r.config.Waiting.DeepCopy())
 		}
-		overhead, err := r.overheadOf(ctx, pod)
-		if err != nil {
+		if err := costs.AddDefaults(ctx, pod, limits); err != nil {
 			return nil, "", err
 		}
-		*pod = *limits.Effective(pod, overhead)
 		unpaid, err := r.chargeDevices(ctx, js, &spec.ReplicatedJobs[i])
 		if err != nil {
 			return nil, "", err
@@ -57,44 +46,15 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 	return spec, problem, nil
 }
 
-// overheadOf returns the overhead of the RuntimeClass of a pod, if it has one.
-func (r *Reconciler) overheadOf(ctx context.Context, pod *corev1.PodSpec) (corev1.ResourceList, error) {
-	var class nodev1.RuntimeClass
-	if pod.RuntimeClassName != nil {
-		// If the RuntimeClass does not exist, the API server rejects the pods and reports why.
-		err := r.config.Client.Get(ctx, types.NamespacedName{Name: *pod.RuntimeClassName}, &class)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)
-		}
-	}
-	return ptr.Deref(class.Overhead, nodev1.Overhead{}).PodFixed, nil
-}
-
 // chargeDevices replaces the resource claims of a ReplicatedJob by the resources that are charged for their devices, or returns why it
 // cannot. The charge stays if a ResourceClaimTemplate is deleted while its JobSet runs.
 func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, job *jobsetapi.ReplicatedJob) (*device.Problem, error) {
 	pod := &job.Template.Spec.Template
-	device.Forget(pod)
-	if len(pod.Spec.ResourceClaims) == 0 {
-		return nil, nil //nolint:nilnil // there is no problem
+	costs := podcost.Reader{Client: r.config.Client, Devices: r.config.Devices}
+	problem, err := costs.ChargeDevices(ctx, js.Namespace, pod)
+	if err != nil {
+		return nil, fmt.Errorf("charge ReplicatedJob %q: %w", job.Name, err)
 	}
-	templates := map[string]device.Template{}
-	for i := range pod.Spec.ResourceClaims {
-		name := ptr.Deref(pod.Spec.ResourceClaims[i].ResourceClaimTemplateName, "")
-		if name == "" || len(r.config.Devices) == 0 {
-			continue
-		}
-		var template resourcev1.ResourceClaimTemplate
-		err := r.config.Client.Get(ctx, types.NamespacedName{Namespace: js.Namespace, Name: name}, &template)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read ResourceClaimTemplate %q of ReplicatedJob %q: %w", name, job.Name, err)
-		}
-		templates[name] = device.Template{UID: template.UID, Spec: template.Spec.Spec}
-	}
-	problem := r.config.Devices.Charge(pod, templates)
 	if problem == nil || !problem.IsMissing || !jobsetstate.IsStarted(js) {
 		return problem, nil
 	}

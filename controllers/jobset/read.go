@@ -10,7 +10,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -179,37 +178,14 @@ func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, back
 	return nil
 }
 
-// readPriority determines the priority as Kueue does: from the class that the JobSet's label names, else from the first PriorityClass among
-// its pod templates, else from the default of the cluster.
+// readPriority determines the priority of a JobSet: the first PriorityClass among its pod templates counts.
 func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (jobsetstate.Priority, error) {
-	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
-		var class kueue.WorkloadPriorityClass
-		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
-			return jobsetstate.Priority{}, fmt.Errorf("read WorkloadPriorityClass %q named by label %s: %w", name, apis.PriorityClassLabel, err)
-		}
-		return jobsetstate.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, nil
-	}
+	podClass := ""
 	for i := range js.Spec.ReplicatedJobs {
-		name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName
-		if name == "" {
-			continue
-		}
-		var class schedulingv1.PriorityClass
-		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
-			return jobsetstate.Priority{}, fmt.Errorf("read PriorityClass %q of ReplicatedJob %q: %w", name, js.Spec.ReplicatedJobs[i].Name, err)
-		}
-		return jobsetstate.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(name)}, nil
+		podClass = cmp.Or(podClass, js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName)
 	}
-	var classes schedulingv1.PriorityClassList
-	if err := r.config.Client.List(ctx, &classes); err != nil {
-		return jobsetstate.Priority{}, fmt.Errorf("list PriorityClasses: %w", err)
-	}
-	for i := range classes.Items {
-		if classes.Items[i].GlobalDefault {
-			return jobsetstate.Priority{Value: classes.Items[i].Value, Class: kueue.NewPodPriorityClassRef(classes.Items[i].Name)}, nil
-		}
-	}
-	return jobsetstate.Priority{}, nil
+	value, class, err := apply.Priority(ctx, r.config.Client, js.Labels[apis.PriorityClassLabel], podClass)
+	return jobsetstate.Priority{Value: value, Class: class}, err
 }
 
 // addPods adds the pods that use quota. If the Job of a pod exists and does not belong to a JobSet, the pod uses no quota, unless another

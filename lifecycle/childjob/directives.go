@@ -225,12 +225,12 @@ func (a *additions) note(job *batchv1.Job) error {
 // matches compares a Job with the template that quota was charged for.
 func matches(job *batchv1.Job, template Template) error {
 	if pods := PodsAtOnce(job); pods > template.Pods {
-		return fmt.Errorf("the Job %q stays held: it can have %d pods at once, its JobSet gives it %d; delete the Job", job.Name, pods, template.Pods)
+		return fmt.Errorf("the Job %q stays held: it can have %d pods at once, and quota is charged for %d; delete the Job", job.Name, pods, template.Pods)
 	}
 	for name, quantity := range stageplan.PodRequests(&job.Spec.Template.Spec) {
 		charged := template.Requests[name]
 		if quantity.Cmp(charged) > 0 {
-			return fmt.Errorf("the Job %q stays held: its pods request %s %s each, its JobSet %s; delete the Job", job.Name, quantity.String(), name, charged.String())
+			return fmt.Errorf("the Job %q stays held: its pods request %s %s each, and quota is charged for %s; delete the Job", job.Name, quantity.String(), name, charged.String())
 		}
 	}
 	return nil
@@ -243,7 +243,7 @@ func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFl
 	for _, name := range slices.Compact(slices.Sorted(maps.Values(assignment.Flavors))) {
 		flavor := flavors[name]
 		if flavor == nil {
-			return nil, nil, fmt.Errorf("there is no ResourceFlavor %q, which its stage was admitted to; create it", name)
+			return nil, nil, fmt.Errorf("there is no ResourceFlavor %q, which it was admitted to; create it", name)
 		}
 		maps.Copy(labels, flavor.Spec.NodeLabels)
 		tolerations = append(tolerations, flavor.Spec.Tolerations...)

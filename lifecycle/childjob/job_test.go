@@ -306,13 +306,13 @@ func TestReleasedRefuses(t *testing.T) {
 		"a flavor that is gone": {func(*batchv1.Job) {}, &kueue.PodSetAssignment{
 			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "old"},
 		}, `no ResourceFlavor "old"`},
-		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(3)) }, &kueue.PodSetAssignment{}, "3 pods at once, its JobSet gives it 2"},
+		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(3)) }, &kueue.PodSetAssignment{}, "3 pods at once, and quota is charged for 2"},
 		"larger pods": {func(j *batchv1.Job) {
 			j.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
-		}, &kueue.PodSetAssignment{}, "request 2 cpu each, its JobSet 1"},
+		}, &kueue.PodSetAssignment{}, "request 2 cpu each, and quota is charged for 1"},
 		"another resource": {func(j *batchv1.Job) {
 			j.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-		}, &kueue.PodSetAssignment{}, "request 1 nvidia.com/gpu each, its JobSet 0"},
+		}, &kueue.PodSetAssignment{}, "request 1 nvidia.com/gpu each, and quota is charged for 0"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,6 @@ package jobsetstate
 
 import (
 	"cmp"
-	"crypto/sha1" //nolint:gosec // Kueue's names of quota Workloads are made with it; nothing here is secret
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadname"
 )
 
 // GrowthNumber returns the number of a growth, or 0 for the quota Workload of a stage.
@@ -42,11 +41,6 @@ func (s *Snapshot) MayUse(growth *kueue.Workload) bool {
 		!quotaworkload.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(quotaworkload.Gates(growth)) == 0 && s.Charged[growth.UID]
 }
 
-const (
-	maxNameLength  = 253
-	nameHashLength = 5
-)
-
 // WorkloadName returns the name of the quota Workload of a stage. Names sort in the order of the plan, and differ for two JobSets that have
 // the same name one after the other. A JobSet of one stage gets the name that Kueue gives. The growths of a stage are numbered from 1.
 func WorkloadName(js *jobsetapi.JobSet, plan *stageplan.Plan, index, growth int) string {
@@ -59,15 +53,8 @@ func WorkloadName(js *jobsetapi.JobSet, plan *stageplan.Plan, index, growth int)
 	if growth > 0 {
 		parts = append(parts, fmt.Sprintf("growth-%d", growth))
 	}
-	extra := strings.Join(parts, "-")
-	prefix := strings.Join(append([]string{"jobset", js.Name}, parts...), "-")
-	identity := fmt.Sprintf("JobSet\n%s\n%s\n%s", jobset.GroupVersion.Group, js.Name, js.UID)
-	if extra != "" {
-		identity += "\n" + extra
-	}
-	hash := sha1.Sum([]byte(identity)) //nolint:gosec // see the import
-	prefix = strings.TrimRight(prefix[:min(len(prefix), maxNameLength-1-nameHashLength)], "-.")
-	return prefix + "-" + hex.EncodeToString(hash[:])[:nameHashLength]
+	owner := workloadname.Owner{Kind: "JobSet", Group: jobset.GroupVersion.Group, Name: js.Name, UID: js.UID}
+	return workloadname.Of(owner, strings.Join(parts, "-"))
 }
 
 // Labels that the JobSet controller puts on child Jobs and their pods.

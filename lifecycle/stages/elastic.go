@@ -37,7 +37,7 @@ func (st *stage) sizeOf(s *jobsetstate.Snapshot, podSet int) elastic.Size {
 	for _, growth := range st.growths {
 		growths = append(growths, elastic.Growth{
 			HoldsQuota: quotaworkload.HoldsQuota(growth), Held: elastic.Held(growth, name) / max(1, live),
-			MayRun: s.MayUse(growth), MayBegin: len(updatesOf(growth, name)) == 0,
+			MayRun: s.MayUse(growth), MayBegin: len(childjob.UpdatesOf(growth, name)) == 0,
 		})
 	}
 	return elastic.Divide(want, base, live, growths)

@@ -197,7 +197,7 @@ func (st *stage) growthUpdates(s *jobsetstate.Snapshot, podSet int) []childjob.U
 	var updates []childjob.Update
 	for _, growth := range st.growths {
 		if s.MayUse(growth) {
-			updates = append(updates, updatesOf(growth, st.PodSets[podSet].Name)...)
+			updates = append(updates, childjob.UpdatesOf(growth, st.PodSets[podSet].Name)...)
 		}
 	}
 	return updates

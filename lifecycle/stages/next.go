@@ -306,9 +306,9 @@ func (st *stage) released(s *jobsetstate.Snapshot, job *batchv1.Job, placed []ch
 	name := jobsetstate.ReplicatedJobOf(job)
 	updates := append([]childjob.Update{{By: "its admission would", Update: kueue.PodSetUpdate{
 		Labels: workloadstatus.PodLabels(st.workload, kueue.NewPodSetReference(name)),
-	}}}, updatesOf(st.workload, name)...)
+	}}}, childjob.UpdatesOf(st.workload, name)...)
 	updates = append(updates, placed...)
-	return childjob.Released(job, st.templateOf(job), assignmentOf(st.workload, job), s.Flavors, updates...)
+	return childjob.Released(job, st.templateOf(job), childjob.AssignmentOf(st.workload, name), s.Flavors, updates...)
 }
 
 // concludeDecided selects held Jobs that only have to end. They create no more pods, so it does not matter whether their stage holds quota;

@@ -129,7 +129,7 @@ func TestDesired(t *testing.T) {
 		},
 		"a Job that asks for more than its JobSet stays held": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held greedy"}},
-			want:  []string{`complain the Job "init-0" stays held: its pods request 2 cpu each, its JobSet 1; delete the Job`},
+			want:  []string{`complain the Job "init-0" stays held: its pods request 2 cpu each, and quota is charged for 1; delete the Job`},
 		},
 	}
 	for name, c := range cases {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A stage is one stage of the plan and its existing objects.
@@ -230,32 +230,6 @@ func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 	return childjob.Template{Pods: st.podsPerJob(i), First: st.sizes[i].First, Requests: st.PodSets[i].Requests}
 }
 
-// updatesOf returns the updates that Ready AdmissionChecks of a quota Workload request for the pods of a pod set.
-func updatesOf(workload *kueue.Workload, podSet string) []childjob.Update {
-	name := kueue.NewPodSetReference(podSet)
-	var updates []childjob.Update
-	for i := range workload.Status.AdmissionChecks {
-		check := &workload.Status.AdmissionChecks[i]
-		for _, update := range check.PodSetUpdates {
-			if check.State == kueue.CheckStateReady && update.Name == name {
-				updates = append(updates, childjob.Update{By: childjob.CheckedBy(check.Name), Update: update})
-			}
-		}
-	}
-	return updates
-}
-
-func assignmentOf(workload *kueue.Workload, job *batchv1.Job) *kueue.PodSetAssignment {
-	name := kueue.NewPodSetReference(job.Labels[jobset.ReplicatedJobNameKey])
-	assignments := workload.Status.Admission.PodSetAssignments
-	for i := range assignments {
-		if assignments[i].Name == name {
-			return &assignments[i]
-		}
-	}
-	return nil
-}
-
 // adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
 func (st *stage) adjusted(s *jobsetstate.Snapshot) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
@@ -277,7 +251,7 @@ func addGate(workload *kueue.Workload, gate string) {
 func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
 	st.gate(s, after)
-	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.Priority.Class) {
+	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || workloadstatus.MayReplaceClass(after.Spec.PriorityClassRef, s.Priority.Class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
 	}
 	if !quotaworkload.HoldsQuota(workload) {
@@ -288,16 +262,6 @@ func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resiz
 		return nil
 	}
 	return after
-}
-
-// isSameKind reports whether a quota Workload that holds quota may change from one priority class to the other. The schema allows that only
-// between WorkloadPriorityClasses: all other changes wait until the quota is released.
-func isSameKind(before, after *kueue.PriorityClassRef) bool {
-	if before == nil || after == nil {
-		return before == after
-	}
-	return before.Group == after.Group && before.Kind == after.Kind &&
-		(before.Name == after.Name || before.Kind == kueue.WorkloadPriorityClassKind)
 }
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
@@ -354,31 +318,8 @@ func podSetOf(podSet *stageplan.PodSet) kueue.PodSet {
 		Name:            kueue.NewPodSetReference(podSet.Name),
 		Template:        *podSet.Template.DeepCopy(),
 		Count:           podSet.Count,
-		TopologyRequest: topologyOf(podSet.Template),
+		TopologyRequest: workloadstatus.TopologyRequest(podSet.Template),
 	}
-}
-
-// topologyOf copies a topology request, so that it is refused by name instead of being ignored.
-func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
-	annotation := func(key string) *string {
-		if value, ok := template.Annotations[key]; ok {
-			return &value
-		}
-		return nil
-	}
-	request := kueue.PodSetTopologyRequest{
-		Required: annotation(kueue.PodSetRequiredTopologyAnnotation), Preferred: annotation(kueue.PodSetPreferredTopologyAnnotation),
-		PodSetSliceRequiredTopology: annotation(kueue.PodSetSliceRequiredTopologyAnnotation), PodSetGroupName: annotation(kueue.PodSetGroupName),
-	}
-	if unconstrained := annotation(kueue.PodSetUnconstrainedTopologyAnnotation); unconstrained != nil {
-		request.Unconstrained = new(*unconstrained == "true")
-	}
-	hasSize := annotation(kueue.PodSetSliceSizeAnnotation) != nil
-	hasConstraints := annotation(kueue.PodSetSliceRequiredTopologyConstraintsAnnotation) != nil
-	if !hasSize && !hasConstraints && equality.Semantic.DeepEqual(request, kueue.PodSetTopologyRequest{}) {
-		return nil
-	}
-	return &request
 }
 
 // summary returns the summary of the stages for the conditions of the JobSet.
