@@ -18,6 +18,10 @@ const (
 	// groups, and run without quota.
 	HoldUnqueued = "unqueued"
 
+	// HoldQueued is the value of HoldLabel on a queued Job: a Job with QueueLabel that is a submission of its own. The admission policies set
+	// it when the Job is created, or gets QueueLabel while it is suspended.
+	HoldQueued = "queued"
+
 	// FinishedStagesAnnotation names, on a JobSet without a queue, the stages that have succeeded in its current attempt, because their Jobs
 	// may be gone by now. Its value is FinishedStages in JSON. Only the manager writes it.
 	FinishedStagesAnnotation = "tranche.dev/finished-stages"
@@ -28,6 +32,18 @@ const (
 
 	// JobSetLabel names, on a quota Workload, on objects of gangs and on the ConfigMap of a group, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"
+
+	// JobLabel names, on a quota Workload, the queued Job that it belongs to.
+	JobLabel = "tranche.dev/job"
+
+	// SuspendedAnnotation is on a queued Job that its user has suspended: it releases its quota, and queues again when the annotation is
+	// removed. Users may write it. The admission policies add it when a user sets spec.suspend of a running Job to true, and remove it when a
+	// user sets spec.suspend to false.
+	SuspendedAnnotation = "tranche.dev/suspended"
+
+	// SizeAnnotation is, on a queued Job that was admitted with fewer pods than it asks for, its own parallelism and, if they are equal by
+	// MinParallelismEqualAnnotation, its completions.
+	SizeAnnotation = "tranche.dev/parallelism"
 
 	// StageLabel names, on a quota Workload, its stage of the JobSet, and on a PodGroup the stage that it starts with.
 	StageLabel = "tranche.dev/stage"
@@ -120,7 +136,7 @@ const (
 	// StageGate gates a stage whose start conditions are not met yet.
 	StageGate = "tranche.dev/stage"
 
-	// SuspendedGate gates the stages of a JobSet that its user has suspended.
+	// SuspendedGate gates the stages of a JobSet, or the quota Workload of a queued Job, that its user has suspended.
 	SuspendedGate = "tranche.dev/suspended"
 
 	// ResizeGate gates a stage that has released its quota until it asks for its current number of pods.
@@ -132,16 +148,21 @@ const (
 
 // Names of Kueue that its API packages do not export.
 const (
-	// QueueLabel names, on a JobSet or on a pod of a group, its LocalQueue.
+	// QueueLabel names, on a JobSet, a Job or a pod of a group, its LocalQueue.
 	QueueLabel = "kueue.x-k8s.io/queue-name"
 
-	// PriorityClassLabel names, on a JobSet, the WorkloadPriorityClass of its quota Workloads.
+	// PriorityClassLabel names, on a JobSet or a Job, the WorkloadPriorityClass of its quota Workloads.
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
+
+	// MinParallelismAnnotation lets a Job be admitted with so few pods at once. With CompletionsEqualAnnotation "true" it then also has as few
+	// completions.
+	MinParallelismAnnotation   = "kueue.x-k8s.io/job-min-parallelism"
+	CompletionsEqualAnnotation = "kueue.x-k8s.io/job-completions-equal-parallelism"
 
 	// JobUIDLabel is, on a quota Workload, the UID of its owner.
 	JobUIDLabel = "kueue.x-k8s.io/job-uid"
 
-	// MaxExecTimeLabel limits, on a JobSet and in seconds, how long each of its quota Workloads may be admitted.
+	// MaxExecTimeLabel limits, on a JobSet or a Job and in seconds, how long each of its quota Workloads may be admitted.
 	MaxExecTimeLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
 	// PrebuiltWorkloadKey names, as a label or an annotation of a JobSet or a pod, a quota Workload that its user has created. It is

@@ -41,6 +41,9 @@ func GateMessage(workload *kueue.Workload) string {
 	case apis.GangGate:
 		return "the gang is not complete, or does not ask for quota for another reason"
 	case apis.SuspendedGate:
+		if workload.Labels[apis.JobLabel] != "" {
+			return "the Job is suspended by its user"
+		}
 		return "the JobSet is suspended by its user"
 	default:
 		return "gated by " + gates[0]

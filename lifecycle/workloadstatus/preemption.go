@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // EvictionOf returns the eviction of a quota Workload with the condition Evicted.
@@ -75,7 +76,11 @@ func right(reason string) string {
 func Suspended(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	s := newStatusBuilder(workload, now)
 	s.resetChecks()
-	s.release(bothReasons(kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again"))
+	owner := "JobSet"
+	if workload.Labels[apis.JobLabel] != "" {
+		owner = "Job"
+	}
+	s.release(bothReasons(kueue.WorkloadOnHold, "The "+owner+" is suspended by its user: set spec.suspend to false to queue again"))
 	return s.status
 }
 

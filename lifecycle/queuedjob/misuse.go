@@ -1,0 +1,40 @@
+package queuedjob
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+)
+
+// Misuse returns what the user has to change before a Job can be queued, or "". The admission policies refuse all of this when the Job is
+// created; a Job that was created while they were not installed can still have it.
+func Misuse(job *batchv1.Job) string {
+	queue := job.Labels[apis.QueueLabel]
+	switch {
+	case queue == "":
+		return fmt.Sprintf("the Job names no LocalQueue: set the label %s", apis.QueueLabel)
+	case len(validation.IsDNS1123Subdomain(queue)) > 0:
+		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: name one that exists in the namespace of the Job", queue, apis.QueueLabel)
+	case job.Labels[apis.PrebuiltWorkloadKey] != "" || job.Annotations[apis.PrebuiltWorkloadKey] != "":
+		return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workload of a Job: submit it again without", apis.PrebuiltWorkloadKey)
+	case ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName:
+		return fmt.Sprintf("spec.managedBy is %q: the Job controller makes no pods for it; delete the Job and submit it again without the field", *job.Spec.ManagedBy)
+	}
+	return ""
+}
+
+// InsteadOfMissing returns a message that a Job keeps its priority because the class that it names now does not exist, or "" if the Job got
+// its priority from that class.
+func InsteadOfMissing(job *batchv1.Job, kept jobsetstate.Priority) string {
+	name := job.Labels[apis.PriorityClassLabel]
+	if name == "" || kept.Class != nil && kept.Class.Name == name {
+		return ""
+	}
+	return fmt.Sprintf("Label %s names WorkloadPriorityClass %q, which does not exist: the Job keeps priority %d; create the class or name another",
+		apis.PriorityClassLabel, name, kept.Value)
+}

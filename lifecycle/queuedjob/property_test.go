@@ -1,0 +1,279 @@
+package queuedjob_test
+
+import (
+	"errors"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// A world has one Job, its quota Workload and its pods, and plays the API server, the Job controller, the engine and users.
+type world struct {
+	*rapid.T
+	job *batchv1.Job
+	// shown is the Job as the cache of the manager has it.
+	shown    *batchv1.Job
+	workload *kueue.Workload
+	// active and terminating pods.
+	active, terminating int32
+	// partial is true if the engine may admit the Job with fewer pods than it asks for.
+	partial bool
+	serial  int
+}
+
+// errCut ends a Step, as a crash does.
+var errCut = errors.New("the manager has crashed")
+
+// TestNextInAnyOrder checks that pods live only on held quota, and that the Job finishes once its users leave it alone.
+func TestNextInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{T: t, job: newJob()}
+		w.job.Spec.Parallelism, w.job.Spec.Completions = new(int32(3)), new(int32(4))
+		w.partial = rapid.Bool().Draw(t, "partial")
+		if w.partial {
+			w.job.Annotations = map[string]string{apis.MinParallelismAnnotation: "1"}
+		}
+		actions := map[string]func(*rapid.T){
+			"reconcile": func(t *rapid.T) { w.reconcile(rapid.IntRange(0, 3).Draw(t, "writes")) },
+			"stale":     func(*rapid.T) { w.reconcileWith(w.shown, 9) },
+			"cache":     func(*rapid.T) { w.shown = w.job.DeepCopy() },
+			"job":       func(*rapid.T) { w.controlJob() },
+			"pod":       func(*rapid.T) { w.terminate() },
+			"succeed":   func(*rapid.T) { w.succeed() },
+			"admit":     func(*rapid.T) { w.admit() },
+			"evict":     func(*rapid.T) { w.evict() },
+			"suspend":   func(*rapid.T) { w.user(true) },
+			"resume":    func(*rapid.T) { w.user(false) },
+			"delete": func(*rapid.T) {
+				if w.workload != nil && w.workload.DeletionTimestamp == nil {
+					w.workload.DeletionTimestamp = new(metav1.NewTime(start))
+				}
+			},
+			"": func(*rapid.T) { w.check() },
+		}
+		t.Repeat(actions)
+		w.user(false)
+		for range 200 {
+			w.reconcile(9)
+			w.check()
+			w.controlJob()
+			w.terminate()
+			w.admit()
+			w.succeed()
+			w.check()
+		}
+		if !childjob.IsFinished(w.job, batchv1.JobComplete) || w.workload == nil || !quotaworkload.IsTrue(w.workload, kueue.WorkloadFinished) {
+			t.Fatalf("the Job does not finish: %+v, quota Workload %+v", w.job, w.workload)
+		}
+	})
+}
+
+// check fails if pods live without quota.
+func (w *world) check() {
+	if w.active+w.terminating > 0 && (w.workload == nil || !quotaworkload.HoldsQuota(w.workload) || quotaworkload.IsTrue(w.workload, kueue.WorkloadFinished)) {
+		w.Fatalf("%d pods without quota", w.active+w.terminating)
+	}
+	if w.active > 0 && w.active > elastic.Held(w.workload, "main") {
+		w.Fatalf("%d pods on quota for %d", w.active, elastic.Held(w.workload, "main"))
+	}
+}
+
+// reconcile takes the next step from the current objects, and crashes after so many writes.
+func (w *world) reconcile(writes int) { w.reconcileWith(w.job, writes) }
+
+func (w *world) reconcileWith(shown *batchv1.Job, writes int) {
+	if shown == nil {
+		return
+	}
+	step := queuedjob.Next(snapshot(shown.DeepCopy(), w.workload))
+	if step.NeedsLive() {
+		step = queuedjob.Next(w.live())
+	}
+	w.write(step, writes)
+}
+
+// live returns what the manager reads past its cache.
+func (w *world) live() *queuedjob.Snapshot {
+	s := snapshot(w.job.DeepCopy(), w.workload)
+	for range w.active + w.terminating {
+		s.Owned.Pods = append(s.Owned.Pods, &corev1.Pod{})
+	}
+	return s
+}
+
+func (w *world) write(step *queuedjob.Step, writes int) {
+	do := func(f func()) func(*queuedjob.Step) error {
+		return func(*queuedjob.Step) error {
+			if writes--; writes < 0 {
+				return errCut
+			}
+			f()
+			return nil
+		}
+	}
+	// The API server refuses changes of a Job that is not as it was read.
+	same := func(job *batchv1.Job, f func()) func() {
+		return func() {
+			if job.ResourceVersion == w.job.ResourceVersion {
+				f()
+			}
+		}
+	}
+	unlessGone := func(f func()) func() {
+		return func() {
+			if w.workload != nil {
+				f()
+			}
+		}
+	}
+	_ = step.Write(&queuedjob.Writer{
+		Create:   do(func() { w.create(step.Create) }),
+		Change:   do(unlessGone(func() { w.workload = step.Change.After })),
+		Hold:     do(func() { w.putJob(func(j *batchv1.Job) { j.Spec.Suspend = new(true) }) }),
+		Conclude: do(func() { w.putJob(func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) }),
+		ClearStart: do(func() {
+			same(step.ClearStart, func() { w.putJob(func(j *batchv1.Job) { j.Status.StartTime = nil }) })()
+		}),
+		Restore: do(func() {
+			if w.job.Status.StartTime != nil {
+				w.Fatal("the pod template of a Job with a start time is changed")
+			}
+			w.putJob(func(j *batchv1.Job) { *j = *queuedjob.Restored(j) })
+		}),
+		Release: do(func() {
+			same(step.Release.Before, func() {
+				if w.job.Status.StartTime != nil {
+					w.Fatal("the pod template of a Job with a start time is changed")
+				}
+				w.putJob(func(j *batchv1.Job) { *j = *step.Release.After.DeepCopy() })
+			})()
+		}),
+		Progress: do(unlessGone(func() {
+			status := workloadstatus.Progress(w.workload, step.Progress.Ready, step.Progress.Finished, start)
+			for _, c := range status.Conditions {
+				apimeta.SetStatusCondition(&w.workload.Status.Conditions, c)
+			}
+		})),
+		Reclaim:          do(unlessGone(func() { w.workload.Status.ReclaimablePods = step.Reclaim.Pods })),
+		ReleaseQuota:     do(unlessGone(func() { w.releaseQuota() })),
+		Reopen:           do(unlessGone(func() { w.workload.DeletionTimestamp = new(metav1.NewTime(start)) })),
+		RemoveFinalizers: do(unlessGone(func() { w.removeFinalizer() })),
+		DeleteWorkloads:  do(func() { w.workload = nil }),
+	})
+}
+
+func (w *world) create(workload *kueue.Workload) {
+	w.serial++
+	w.workload = workload.DeepCopy()
+	w.workload.UID, w.workload.CreationTimestamp = types.UID(rune('a'+w.serial%26)), metav1.NewTime(start)
+}
+
+func (w *world) putJob(change func(*batchv1.Job)) {
+	w.serial++
+	w.job = w.job.DeepCopy()
+	change(w.job)
+	w.job.ResourceVersion = string(rune(w.serial))
+}
+
+func (w *world) releaseQuota() {
+	status := workloadstatus.Suspended(w.workload, start)
+	if quotaworkload.IsTrue(w.workload, kueue.WorkloadEvicted) {
+		status = workloadstatus.QuotaReleased(w.workload, start)
+	}
+	w.workload = workloadstatus.Merge(w.workload, &status)
+}
+
+func (w *world) removeFinalizer() {
+	if w.workload.Finalizers = nil; w.workload.DeletionTimestamp != nil {
+		w.workload = nil
+	}
+}
+
+// admit plays the engine.
+func (w *world) admit() {
+	l := w.workload
+	if l == nil || l.DeletionTimestamp != nil || quotaworkload.HoldsQuota(l) || len(quotaworkload.Gates(l)) > 0 || quotaworkload.IsTrue(l, kueue.WorkloadFinished) {
+		return
+	}
+	admission := admission(l)
+	for _, r := range l.Status.ReclaimablePods {
+		*admission.PodSetAssignments[0].Count -= r.Count
+	}
+	if count := admission.PodSetAssignments[0].Count; w.partial && l.Spec.PodSets[0].MinCount != nil {
+		*count = max(1, *count-int32(w.serial%3))
+	}
+	w.workload = workloadstatus.Merge(l, new(workloadstatus.Admitted(l, admission, start)))
+}
+
+func (w *world) evict() {
+	if l := w.workload; l != nil && quotaworkload.HoldsQuota(l) && !quotaworkload.IsTrue(l, kueue.WorkloadFinished) {
+		w.workload = evicted(l)
+	}
+}
+
+// user does what the policies make of a user's write of spec.suspend.
+func (w *world) user(suspends bool) {
+	isSuspended := *w.job.Spec.Suspend
+	w.putJob(func(j *batchv1.Job) {
+		switch {
+		case suspends && !isSuspended:
+			j.Spec.Suspend = new(true)
+			metav1.SetMetaDataAnnotation(&j.ObjectMeta, apis.SuspendedAnnotation, "true")
+		case !suspends:
+			delete(j.Annotations, apis.SuspendedAnnotation)
+		}
+	})
+}
+
+// controlJob plays the Job controller.
+func (w *world) controlJob() {
+	if childjob.IsFinished(w.job, batchv1.JobComplete) {
+		return
+	}
+	w.putJob(func(j *batchv1.Job) {
+		isSuspended := *j.Spec.Suspend
+		switch {
+		case isSuspended:
+			w.terminating, w.active = w.terminating+w.active, 0
+		case j.Status.Succeeded >= *j.Spec.Completions:
+			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue})
+		default:
+			if j.Status.StartTime == nil {
+				j.Status.StartTime = new(metav1.NewTime(start))
+			}
+			w.active = min(*j.Spec.Parallelism, *j.Spec.Completions-j.Status.Succeeded)
+		}
+		j.Status.Active, j.Status.Terminating, j.Status.Ready = w.active, new(w.terminating), new(w.active)
+		status := corev1.ConditionFalse
+		if isSuspended {
+			status = corev1.ConditionTrue
+		}
+		if !childjob.IsFinished(j, batchv1.JobComplete) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status}}
+		}
+	})
+}
+
+func (w *world) terminate() { w.terminating = max(0, w.terminating-1) }
+
+// succeed lets a pod succeed.
+func (w *world) succeed() {
+	if w.active == 0 {
+		return
+	}
+	w.active--
+	w.putJob(func(j *batchv1.Job) { j.Status.Succeeded++ })
+}

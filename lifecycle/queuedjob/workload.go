@@ -1,0 +1,173 @@
+package queuedjob
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/workloadname"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// nameOf returns the name of the quota Workload of a Job.
+func nameOf(job *batchv1.Job) string {
+	return workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, "")
+}
+
+// newWorkload makes the quota Workload of the Job.
+func newWorkload(s *Snapshot) *kueue.Workload {
+	job := s.Job
+	workload := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: nameOf(job),
+			Labels:          map[string]string{apis.JobUIDLabel: string(job.UID), apis.JobLabel: job.Name},
+			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Spec: kueue.WorkloadSpec{Priority: &s.Priority.Value, PriorityClassRef: s.Priority.Class, Active: new(true)},
+	}
+	s.follow(workload)
+	s.gate(workload)
+	return workload
+}
+
+// follow writes into a quota Workload without quota what the Job asks for.
+func (s *Snapshot) follow(workload *kueue.Workload) {
+	workload.Spec.QueueName = kueue.LocalQueueName(s.Job.Labels[apis.QueueLabel])
+	workload.Spec.MaximumExecutionTimeSeconds = executionTimeOf(s.Job)
+	wanted := s.podSet()
+	if len(workload.Spec.PodSets) != 1 || !isSamePodSet(&workload.Spec.PodSets[0], &wanted) {
+		workload.Spec.PodSets = []kueue.PodSet{wanted}
+	}
+}
+
+// podSet returns the pod set of the Job.
+func (s *Snapshot) podSet() kueue.PodSet {
+	template := s.Template.DeepCopy()
+	// The Job controller has added these labels.
+	for _, key := range []string{"controller-uid", "job-name", batchv1.ControllerUidLabel} {
+		delete(template.Labels, key)
+	}
+	own := Restored(s.Job)
+	return kueue.PodSet{
+		Name: kueue.DefaultPodSetName, Count: childjob.PodsAtOnce(own), MinCount: minPods(own), Template: *template,
+		TopologyRequest: workloadstatus.TopologyRequest(template),
+	}
+}
+
+// isSamePodSet compares the demand of two pod sets. It ignores defaults that the API server has added.
+func isSamePodSet(a, b *kueue.PodSet) bool {
+	return a.Name == b.Name && a.Count == b.Count && ptr.Equal(a.MinCount, b.MinCount) &&
+		equality.Semantic.DeepEqual(stageplan.PodRequests(&a.Template.Spec), stageplan.PodRequests(&b.Template.Spec))
+}
+
+// executionTimeOf returns the maximum execution time of a Job in seconds, or nil.
+func executionTimeOf(job *batchv1.Job) *int32 {
+	seconds, err := strconv.ParseInt(job.Labels[apis.MaxExecTimeLabel], 10, 32)
+	if err != nil || seconds <= 0 {
+		return nil
+	}
+	return new(int32(seconds))
+}
+
+// gate writes the gates that the quota Workload should have: those of other controllers on the Job, and that of a suspension by the user.
+func (s *Snapshot) gate(workload *kueue.Workload) {
+	gates := slices.DeleteFunc(quotaworkload.Gates(s.Job), func(gate string) bool { return strings.HasPrefix(gate, "tranche.dev/") })
+	if IsSuspendedByUser(s.Job) {
+		gates = append(gates, apis.SuspendedGate)
+	}
+	quotaworkload.SetGates(workload, gates)
+}
+
+// adjust changes the quota Workload if it differs from what the Job asks for.
+func (w *Step) adjust(s *Snapshot, workload *kueue.Workload) {
+	after := workload.DeepCopy()
+	s.gate(after)
+	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || workloadstatus.MayReplaceClass(after.Spec.PriorityClassRef, s.Priority.Class) {
+		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
+	}
+	if !quotaworkload.HoldsQuota(workload) {
+		s.follow(after)
+	}
+	if !equality.Semantic.DeepEqual(after.Annotations, workload.Annotations) || !equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
+		w.Change = &Change{workload, after}
+	}
+}
+
+// needed returns how many pods of the Job can still run at once. The indexes of an Indexed Job that have failed do not run again.
+func needed(job *batchv1.Job) int32 {
+	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
+	completions := ptr.Deref(job.Spec.Completions, parallelism)
+	ended := job.Status.Succeeded
+	if childjob.IsIndexed(&job.Spec) {
+		ended = countIndexes(completions, job.Status.CompletedIndexes, ptr.Deref(job.Status.FailedIndexes, ""))
+	}
+	return min(parallelism, max(completions-ended, 0))
+}
+
+// countIndexes returns how many indexes below a limit are in lists such as "0-3,5". It ignores what is no range.
+func countIndexes(limit int32, lists ...string) int32 {
+	var ranges [][2]int32
+	for _, list := range lists {
+		for text := range strings.SplitSeq(list, ",") {
+			first, last, isRange := strings.Cut(text, "-")
+			if !isRange {
+				last = first
+			}
+			from, err1 := strconv.ParseInt(first, 10, 32)
+			to, err2 := strconv.ParseInt(last, 10, 32)
+			if err1 == nil && err2 == nil && from >= 0 {
+				ranges = append(ranges, [2]int32{int32(from), min(int32(to), limit-1)})
+			}
+		}
+	}
+	slices.SortFunc(ranges, func(a, b [2]int32) int { return cmp.Compare(a[0], b[0]) })
+	count, next := int32(0), int32(0)
+	for _, r := range ranges {
+		if first := max(r[0], next); first <= r[1] {
+			count, next = count+r[1]-first+1, r[1]+1
+		}
+	}
+	return count
+}
+
+// reclaimable returns the pods of a quota Workload that the Job no longer needs. A Job that needs none is about to finish.
+func (s *Snapshot) reclaimable(workload *kueue.Workload) []kueue.ReclaimablePod {
+	name, left := kueue.DefaultPodSetName, needed(admitted(s.Job, workload))
+	if !quotaworkload.HoldsQuota(workload) {
+		left = needed(Restored(s.Job))
+	}
+	if left == 0 {
+		return workload.Status.ReclaimablePods
+	}
+	if pods := elastic.Charged(workload, string(name), 0) - left; pods > 0 {
+		return []kueue.ReclaimablePod{{Name: name, Count: pods}}
+	}
+	return nil
+}
+
+// lacksQuota reports whether a quota Workload that holds quota is charged for less than the Job needs: the Job was enlarged while it waited for
+// its AdmissionChecks or its release, or pods that were reported as reclaimable have to run again.
+func (s *Snapshot) lacksQuota(workload *kueue.Workload) bool {
+	return quotaworkload.HoldsQuota(workload) && needed(admitted(s.Job, workload)) > elastic.Held(workload, string(kueue.DefaultPodSetName))
+}
+
+// reclaim reports the reclaimable pods if they have changed.
+func (w *Step) reclaim(s *Snapshot, workload *kueue.Workload) {
+	pods := s.reclaimable(workload)
+	if !equality.Semantic.DeepEqual(pods, workload.Status.ReclaimablePods) && len(pods)+len(workload.Status.ReclaimablePods) > 0 {
+		w.Reclaim = &Reclaim{workload, pods}
+	}
+}
