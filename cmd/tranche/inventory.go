@@ -11,6 +11,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 )
 
 // keepParameters is the name of the policies and bindings of config/crd that match nothing and stay.
@@ -36,6 +38,8 @@ type inventory struct {
 	pinned []client.Object
 	// queued are the JobSets that the admission policies have held.
 	queued []queuedJobSet
+	// queuedJobs are the Jobs that wait for quota by themselves, or run on it.
+	queuedJobs []*batchv1.Job
 	// gated counts the pods that wait for the admission of their gang.
 	gated int
 	// crds are those of kueue.x-k8s.io.
@@ -54,7 +58,7 @@ func (q *queuedJobSet) runs() bool { return !ptr.Deref(q.jobSet.Spec.Suspend, fa
 func (c *cluster) takeInventory(ctx context.Context) (*inventory, error) {
 	found := &inventory{}
 	for _, look := range []func(context.Context, *inventory) error{
-		c.findManager, c.findPolicies, c.findVisibility, c.findPinned, c.findJobSets, c.findGatedPods, c.findCRDs,
+		c.findManager, c.findPolicies, c.findVisibility, c.findPinned, c.findJobSets, c.findQueuedJobs, c.findGatedPods, c.findCRDs,
 	} {
 		if err := look(ctx, found); err != nil {
 			return nil, err
@@ -154,6 +158,20 @@ func (c *cluster) findJobSets(ctx context.Context, found *inventory) error {
 	return nil
 }
 
+func (c *cluster) findQueuedJobs(ctx context.Context, found *inventory) error {
+	var jobs batchv1.JobList
+	if err := c.List(ctx, &jobs, client.MatchingLabels{apis.HoldLabel: apis.HoldQueued}); err != nil {
+		return fmt.Errorf("list the queued Jobs: %w", err)
+	}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if !childjob.IsFinished(job, batchv1.JobComplete) && !childjob.IsFinished(job, batchv1.JobFailed) {
+			found.queuedJobs = append(found.queuedJobs, job)
+		}
+	}
+	return nil
+}
+
 func (c *cluster) findGatedPods(ctx context.Context, found *inventory) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}); err != nil {
@@ -227,6 +245,18 @@ func (found *inventory) kept() []string {
 	if waiting > 0 {
 		lines = append(lines, count(waiting, "JobSet")+" pending or suspended: will stay suspended until a user sets spec.suspend to false")
 	}
+	waitingJobs := 0
+	for _, job := range found.queuedJobs {
+		if ptr.Deref(job.Spec.Suspend, false) {
+			waitingJobs++
+		}
+	}
+	if runningJobs := len(found.queuedJobs) - waitingJobs; runningJobs > 0 {
+		lines = append(lines, count(runningJobs, "queued Job")+" running: will not be interrupted")
+	}
+	if waitingJobs > 0 {
+		lines = append(lines, count(waitingJobs, "queued Job")+" pending or suspended: will stay suspended until a user sets spec.suspend to false")
+	}
 	return lines
 }
 
@@ -239,6 +269,13 @@ func (found *inventory) deleted() []string {
 			names[i] = client.ObjectKeyFromObject(found.queued[i].jobSet).String()
 		}
 		lines = append(lines, fmt.Sprintf("%s will be deleted: %s", count(len(names), "JobSet"), strings.Join(names, ", ")))
+	}
+	if len(found.queuedJobs) > 0 {
+		names := make([]string, len(found.queuedJobs))
+		for i, job := range found.queuedJobs {
+			names[i] = client.ObjectKeyFromObject(job).String()
+		}
+		lines = append(lines, fmt.Sprintf("%s will be deleted: %s", count(len(names), "queued Job"), strings.Join(names, ", ")))
 	}
 	if len(found.crds) > 0 {
 		lines = append(lines, fmt.Sprintf("%s of kueue.x-k8s.io will be deleted with all their objects", count(len(found.crds), "CRD")))

@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/podgang"
+	"github.com/tranche-dev/tranche/controllers/queuedjob"
 	"github.com/tranche-dev/tranche/controllers/queues"
 	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
@@ -144,6 +145,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
 			ExpectedStarts:   starts,
+		}),
+		queuedjob.SetupWithManager(mgr, queuedjob.Config{
+			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces,
+			Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads, Workers: int(*workers.JobSet),
 		}),
 		podgang.SetupWithManager(ctx, mgr, podgang.Config{
 			Runner: runner, Recorder: recorder, Metrics: counts, Resources: watcher, Namespaces: namespaces,

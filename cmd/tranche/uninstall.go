@@ -62,7 +62,7 @@ func newUninstallCommand() *cobra.Command {
 	}
 	flags.AddKubeconfig(cmd)
 	cmd.Flags().BoolVar(&flags.check, "check", false, "change nothing: list the objects that would change, and fail if other objects must be deleted first")
-	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets in queues, all objects of kueue.x-k8s.io and their CRDs")
+	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets and Jobs in queues, all objects of kueue.x-k8s.io and their CRDs")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait until deleted objects are gone")
 	return cmd
 }
@@ -88,7 +88,7 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 		return nil
 	}
 	if flags.everything {
-		if err := c.deleteJobSets(ctx, out, found.queued); err != nil {
+		if err := c.deleteQueued(ctx, out, found); err != nil {
 			return err
 		}
 		// Their quota Workloads may have changed in the meantime.
@@ -105,26 +105,33 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 	return c.resumeJobs(ctx, out, found.queued)
 }
 
-// deleteJobSets deletes JobSets and waits until their pods and Jobs are gone, so that a later installation does not admit other JobSets to
-// accelerators that are still in use.
-func (c *cluster) deleteJobSets(ctx context.Context, out io.Writer, queued []queuedJobSet) error {
-	for i := range queued {
-		err := c.Delete(ctx, queued[i].jobSet, client.PropagationPolicy(metav1.DeletePropagationForeground))
+// deleteQueued deletes JobSets and queued Jobs and waits until their pods and Jobs are gone, so that a later installation does not admit others
+// to accelerators that are still in use.
+func (c *cluster) deleteQueued(ctx context.Context, out io.Writer, found *inventory) error {
+	var all []client.Object
+	for i := range found.queued {
+		all = append(all, found.queued[i].jobSet)
+	}
+	for _, job := range found.queuedJobs {
+		all = append(all, job)
+	}
+	for _, object := range all {
+		err := c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete JobSet %s: %w", client.ObjectKeyFromObject(queued[i].jobSet), err)
+			return fmt.Errorf("delete %s %s: %w", kindOf(object), client.ObjectKeyFromObject(object), err)
 		}
 	}
-	for i := range queued {
+	for _, object := range all {
 		// A quota Workload blocks the deletion of its owner while it has its finalizer.
-		if err := c.await(ctx, queued[i].jobSet, func() error { return c.unpinWorkloads(ctx, queued[i].jobSet.Namespace) }); err != nil {
+		if err := c.await(ctx, object, func() error { return c.unpinWorkloads(ctx, object.GetNamespace()) }); err != nil {
 			return err
 		}
 	}
-	if len(queued) > 0 {
-		_, err := fmt.Fprintf(out, "deleted %s\n", count(len(queued), "JobSet"))
-		return err
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	_, err := fmt.Fprintf(out, "deleted %s\n", countKinds(all))
+	return err
 }
 
 func (c *cluster) unpinWorkloads(ctx context.Context, namespace string) error {

@@ -57,7 +57,7 @@ func classOf(object client.Object) []string {
 		return nil
 	}
 	ref := workload.Spec.PriorityClassRef
-	hasController := workload.Labels[apis.JobSetLabel] != "" || workload.Labels[apis.PodGroupKey] != ""
+	hasController := workload.Labels[apis.JobSetLabel] != "" || workload.Labels[apis.JobLabel] != "" || workload.Labels[apis.PodGroupKey] != ""
 	if ref == nil || ref.Kind != kueue.WorkloadPriorityClassKind || hasController {
 		return nil
 	}

@@ -43,8 +43,10 @@ func newTeam(ctx context.Context, cpus, gpus string) team {
 	return t
 }
 
-// clear deletes the JobSets of a team and waits until all their objects are deleted.
+// clear deletes the JobSets and Jobs of a team and waits until all their objects are deleted.
 func (t team) clear(ctx SpecContext) {
+	Expect(env.Admin.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(t.namespace), client.MatchingLabels{apis.HoldLabel: apis.HoldQueued},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	Expect(env.Admin.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(t.namespace))).To(Succeed())
 	Eventually(func(g Gomega) {
 		g.Expect(t.workloads(ctx, g)).To(BeEmpty())

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -100,6 +101,10 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	waits := queued("waits", "main", 2, nil, "only")
 	c.create(t, runs)
 	eventually(t, "the first stage runs", func() bool { return len(c.pods(t, runs)) == 1 })
+	job := queuedJob("index")
+	c.createJob(t, job)
+	eventually(t, "the queued Job runs", func() bool { return len(c.podsOfJob(t, job)) == 1 })
+	indexing := c.podsOfJob(t, job)[0]
 	c.create(t, waits)
 	c.awaitWorkload(t, waits)
 	if err := manager.Stop(); err != nil {
@@ -112,7 +117,7 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	})
 
 	out, err := c.try(t.Context(), "bin/tranche", "uninstall", "--check")
-	for _, want := range []string{"Deployment tranche-system/tranche-manager", "tranche-hold-jobs", "1 JobSet with running stages", "1 held Job", "1 JobSet pending or suspended", "ClusterQueue", "3 Workloads"} {
+	for _, want := range []string{"Deployment tranche-system/tranche-manager", "tranche-hold-jobs", "1 JobSet with running stages", "1 held Job", "1 JobSet pending or suspended", "1 queued Job running", "ClusterQueue", "4 Workloads"} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("uninstall --check does not name %q, or did not fail (%v):\n%s", want, err, out)
 		}
@@ -134,6 +139,10 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	if !kept {
 		t.Error("the pod of the first stage did not go on")
 	}
+	if now := c.podsOfJob(t, job); len(now) != 1 || now[0].UID != indexing.UID || now[0].DeletionTimestamp != nil {
+		t.Error("the pod of the queued Job did not go on")
+	}
+	c.kubectl(t, "delete", "job", "-n", job.Namespace, job.Name, "--timeout=1m")
 	c.get(t, waits)
 	if !ptr.Deref(waits.Spec.Suspend, false) {
 		t.Error("a JobSet that waited for quota has started")
@@ -189,6 +198,8 @@ func (c *cluster) removesEverything(t *testing.T) {
 	other := queued("other", "", 1, map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}, "only")
 	c.create(t, runs)
 	c.create(t, other)
+	waits := queuedJob("waits")
+	c.createJob(t, waits)
 	eventually(t, "all stages run", func() bool { return len(c.pods(t, runs)) == 2 && len(c.pods(t, other)) == 1 })
 	if err := manager.Stop(); err != nil {
 		t.Fatal(err)
@@ -201,10 +212,37 @@ func (c *cluster) removesEverything(t *testing.T) {
 	if left := c.kubectl(t, "get", "jobsets,pods", "-n", "team", "-o", "name"); strings.Contains(left, "runs") || !strings.Contains(left, "other") {
 		t.Errorf("left are %s, want the JobSet in no queue and its pod", left)
 	}
+	if left := c.kubectl(t, "get", "jobs", "-n", "team", "-o", "name"); strings.Contains(left, waits.Name) {
+		t.Errorf("left are %s, want no queued Job", left)
+	}
 	c.kubectl(t, "delete", "namespace", "team", "--timeout=1m")
 	if out := c.command(t, "bin/tranche", "uninstall", "--check"); !strings.Contains(out, "Nothing of Tranche is left") {
 		t.Errorf("uninstall --check: %s", out)
 	}
+}
+
+// queuedJob returns a Job of one pod that runs until it is stopped.
+func queuedJob(name string) *batchv1.Job {
+	made := sample.ReplicatedJob("main", 1, sample.Amounts("cpu", "1"), map[string]string{controlplane.FakeExit: controlplane.FakeExitNever})
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{apis.QueueLabel: "main"}}, Spec: made.Template.Spec,
+	}
+}
+
+func (c *cluster) createJob(t *testing.T, job *batchv1.Job) {
+	t.Helper()
+	if err := c.Admin.Create(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) podsOfJob(t *testing.T, job *batchv1.Job) []corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	if err := c.Admin.List(t.Context(), &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
 }
 
 // queued returns a JobSet with a stage of one pod for each name, in this order.

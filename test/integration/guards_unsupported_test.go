@@ -52,21 +52,25 @@ var _ = Describe("The guards of unsupported fields", func() {
 				Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pods}},
 			}
 		}
+		pod := func() *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: job().ObjectMeta, Spec: pods}
+		}
 		Eventually(func(g Gomega) {
 			warnings.reset()
-			g.Expect(warned.Create(ctx, job(), client.DryRunAll)).To(Succeed())
-			g.Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Job, which runs without quota")))
+			g.Expect(warned.Create(ctx, pod(), client.DryRunAll)).To(Succeed())
+			g.Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Pod, which runs without quota")))
 		}).WithContext(ctx).Should(Succeed())
 		warnings.reset()
 		ofGroup := job()
 		ofGroup.Labels = nil // the API server gives it those of its pods
 		ofGroup.Spec.Template.Labels = map[string]string{apis.QueueLabel: "queue", "scheduling.x-k8s.io/pod-group": "group"}
 		Expect(warned.Create(ctx, ofGroup, client.DryRunAll)).To(Succeed())
-		Expect(warnings.text()).NotTo(ContainElement(ContainSubstring("has no effect")))
+		Expect(ofGroup.Labels).NotTo(HaveKey(apis.HoldLabel), "its pods wait for quota")
 		withoutQueue := job()
 		withoutQueue.Spec.Template.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "group"}
 		Expect(warned.Create(ctx, withoutQueue, client.DryRunAll)).To(Succeed())
-		Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Job")), "its pods name no queue")
+		Expect(withoutQueue.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued), "its pods name no queue")
+		Expect(warnings.text()).NotTo(ContainElement(ContainSubstring("has no effect")))
 		warnings.reset()
 		Expect(warned.Create(ctx, newQueued(namespace, "queued", "a"), client.DryRunAll)).To(Succeed())
 		Expect(warnings.text()).NotTo(ContainElement(ContainSubstring("has no effect")))

@@ -2,7 +2,7 @@
 //
 //   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
 //     quota, borrowing and lending limits allow;
-//   - I2 and section 4 of the design: every pod of a queued JobSet, and every ungated pod of a gang of pods, lives only while a quota Workload
+//   - I2 and section 4 of the design: every pod of a queued JobSet or Job, and every ungated pod of a gang of pods, lives only while a quota Workload
 //     that pays for it holds quota, and only after that Workload was Admitted, which is after its AdmissionChecks were Ready. No more pods of
 //     a gang live at a time than its quota Workload pays for;
 //   - I4: held quota is released for a reason that can be read, so that no stage is admitted twice, and a stage that has finished

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
@@ -20,7 +21,7 @@ import (
 // A life is one pod that needs quota, from when it may run to its end.
 type life struct {
 	name string
-	// jobSet and replicatedJob are set for a pod of a JobSet.
+	// jobSet and replicatedJob are set for a pod of a JobSet, and for one of a Job: its UID, and the pod set of a queued Job.
 	jobSet, replicatedJob string
 	// payer and podSet are set for a pod of a gang of pods: the quota Workload under which it was ungated.
 	payer  types.UID
@@ -56,10 +57,18 @@ func newLife(pod *corev1.Pod, now moment) *life {
 		admission, podSet, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
 		uid, _, _ := strings.Cut(admission, ".")
 		l.payer, l.podSet = types.UID(uid), podSet
+	case isOfJob(pod):
+		l.jobSet, l.replicatedJob = pod.Labels[batchv1.ControllerUidLabel], string(kueue.DefaultPodSetName)
 	default:
 		return nil
 	}
 	return l
+}
+
+// isOfJob reports whether the Job controller has created a pod. The Job may be a queued one.
+func isOfJob(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "Job" && string(owner.UID) == pod.Labels[batchv1.ControllerUidLabel]
 }
 
 // isOfJobSet reports whether a pod really belongs to a JobSet: the Job controller labels the pods that it creates with the name of their
@@ -94,7 +103,7 @@ func (a *Auditor) strays() []string {
 		if !queued || slices.ContainsFunc(holders, func(h *holder) bool { return h.pays(l) }) {
 			continue
 		}
-		found = append(found, fmt.Sprintf("I2: pod %s lived from %d to %d without admitted quota of its stage", l.name, l.span.from, l.span.to))
+		found = append(found, fmt.Sprintf("I2: pod %s lived from %d to %d without admitted quota of its stage or Job", l.name, l.span.from, l.span.to))
 	}
 	return found
 }

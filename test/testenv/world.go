@@ -100,8 +100,16 @@ func (w *World) awaitGuards(ctx context.Context) error {
 		}
 		job := &batchv1.Job{ObjectMeta: js.ObjectMeta, Spec: js.Spec.ReplicatedJobs[0].Template.Spec}
 		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
-		err := w.Admin.Create(ctx, job, client.DryRunAll)
-		return err == nil && ptr.Deref(job.Spec.Suspend, false), nil
+		if err := w.Admin.Create(ctx, job, client.DryRunAll); err != nil || !ptr.Deref(job.Spec.Suspend, false) {
+			return false, nil //nolint:nilerr // not yet in force
+		}
+		queued := &batchv1.Job{ObjectMeta: js.ObjectMeta, Spec: probeJobSet().Spec.ReplicatedJobs[0].Template.Spec}
+		queued.Labels = map[string]string{apis.QueueLabel: "probe"}
+		if err := w.Admin.Create(ctx, queued, client.DryRunAll); err != nil || queued.Labels[apis.HoldLabel] != apis.HoldQueued {
+			return false, nil //nolint:nilerr // not yet in force
+		}
+		queued.ResourceVersion, queued.Labels[apis.StageLabel] = "", "forged"
+		return w.Admin.Create(ctx, queued, client.DryRunAll) != nil, nil
 	}
 	if err := wait.PollUntilContextTimeout(ctx, readyEvery, readyTimeout, true, probe); err != nil {
 		return fmt.Errorf("wait until the guards are in force: %w", err)

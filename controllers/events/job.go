@@ -1,0 +1,31 @@
+package events
+
+import "time"
+
+// JobStarted reports that a queued Job may run.
+func JobStarted(queue string) Event {
+	return normal("Started", "Release", "Released the Job, which is admitted in ClusterQueue %q", queue)
+}
+
+// JobStopped reports that a queued Job was suspended.
+func JobStopped(why string) Event { return normal("Stopped", "Hold", "Suspended the Job: %s", why) }
+
+// JobRequeued reports that an evicted Job has released its quota.
+func JobRequeued(message string) Event {
+	return normal("Requeued", "Requeue", "The Job released its quota, and continues when it is admitted again: %s", message)
+}
+
+// JobSuspended reports that a Job has released its quota because its user has suspended it.
+func JobSuspended() Event {
+	return normal("Suspended", "Hold", "The Job released its quota: it is suspended by its user; set spec.suspend to false to queue again")
+}
+
+// JobFinished reports that a queued Job has finished and released its quota.
+func JobFinished(outcome string) Event {
+	return normal("FinishedWorkload", "Finish", "The Job has finished and released its quota: %s", outcome)
+}
+
+// JobDeleted reports that a Job was deleted because its quota Workload was deactivated for too long.
+func JobDeleted(workload string, after time.Duration) Event {
+	return warning("Deleted", "Delete", "Deleted the Job %s after its quota Workload %q was deactivated (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", after, workload)
+}

@@ -1,0 +1,257 @@
+package integration_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/testenv"
+)
+
+// newQueuedJob returns a Job of two pods that names a queue.
+func newQueuedJob(namespace, name string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "main"}},
+		Spec: batchv1.JobSpec{
+			Parallelism: new(int32(2)), Completions: new(int32(2)),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}},
+			}},
+		},
+	}
+}
+
+// minimum lets a Job be admitted with fewer pods.
+func minimum(job *batchv1.Job, pods, equal string) {
+	job.Annotations = map[string]string{apis.MinParallelismAnnotation: pods, apis.CompletionsEqualAnnotation: cmp.Or(equal, "false")}
+}
+
+var _ = Describe("The guards of queued Jobs", func() {
+	var namespace string
+	var tenant client.Client
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newTenant(ctx)
+		awaitGuards(ctx, namespace)
+		tenant = env.clientAs(alice)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(env.adminClient.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(namespace), client.PropagationPolicy("Background"))).To(Succeed())
+		})
+	}, NodeTimeout(patience))
+
+	// released returns a Job that the manager has released.
+	released := func(ctx context.Context) *batchv1.Job {
+		GinkgoHelper()
+		job := newQueuedJob(namespace, "train")
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":
+			{"tranche.dev/flavor-node-labels":"gpu"}},"spec":{"suspend":false,"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}}}}}`)))).To(Succeed())
+		return job
+	}
+
+	It("hold a Job that names a queue, however it is submitted", func(ctx SpecContext) {
+		for _, suspend := range []*bool{nil, new(false), new(true)} {
+			for _, who := range []client.Client{tenant, env.adminClient} {
+				job := newQueuedJob(namespace, "train")
+				job.Spec.Suspend = suspend
+				Expect(who.Create(ctx, job, client.DryRunAll)).To(Succeed())
+				Expect(*job.Spec.Suspend).To(BeTrue())
+				Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+				Expect(job.Annotations).NotTo(HaveKey(apis.SuspendedAnnotation))
+			}
+		}
+		cron := &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "every-minute"},
+			Spec: batchv1.CronJobSpec{Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{apis.QueueLabel: "main"}}, Spec: newQueuedJob(namespace, "").Spec,
+			}},
+		}
+		Expect(tenant.Create(ctx, cron)).To(Succeed())
+		ofCron := newQueuedJob(namespace, "every-minute-1")
+		ofCron.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+		Expect(env.adminClient.Create(ctx, ofCron, client.DryRunAll)).To(Succeed())
+		Expect(ofCron.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+	}, SpecTimeout(patience))
+
+	DescribeTable("refuse a Job that", func(ctx SpecContext, change func(*batchv1.Job), want string) {
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			job := newQueuedJob(namespace, "refused")
+			change(job)
+			expectAnswer(who.Create(ctx, job, client.DryRunAll), want)
+		}
+	},
+		Entry("has an empty queue name", func(j *batchv1.Job) { j.Labels[apis.QueueLabel] = "" }, "queue-name must not be empty"),
+		Entry("names no possible queue", func(j *batchv1.Job) { j.Labels[apis.QueueLabel] = "Not_a.queue" }, "which is no name of a LocalQueue"),
+		Entry("is held without a queue", func(j *batchv1.Job) { j.Labels = map[string]string{apis.HoldLabel: apis.HoldQueued} }, "needs the label kueue.x-k8s.io/queue-name"),
+		Entry("has a label of Tranche", func(j *batchv1.Job) { j.Labels[apis.StageLabel] = "a" }, "metadata.labels: only Tranche's manager"),
+		Entry("has an annotation of Tranche", func(j *batchv1.Job) {
+			j.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "a"}
+		}, "metadata.annotations: only Tranche's manager"),
+		Entry("is suspended by another word", func(j *batchv1.Job) {
+			j.Annotations = map[string]string{apis.SuspendedAnnotation: "yes"}
+		}, `tranche.dev/suspended must be "true"`),
+		Entry("has a prebuilt quota Workload", func(j *batchv1.Job) { j.Labels[apis.PrebuiltWorkloadKey] = "own" }, "prebuilt-workload-name is not supported"),
+		Entry("has another controller", func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/controller") }, "managedBy and manualSelector are not supported"),
+		Entry("terminates late", func(j *batchv1.Job) {
+			j.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(7200))
+		}, "must be at most 3600"),
+		Entry("sets the labels of its pods' quota", func(j *batchv1.Job) {
+			j.Spec.Template.Labels = map[string]string{apis.PodSetLabel: "main"}
+		}, "remove them"),
+		Entry("needs no pods", func(j *batchv1.Job) { minimum(j, "0", "") }, "job-min-parallelism must be a number"),
+		Entry("needs all pods", func(j *batchv1.Job) { minimum(j, "2", "") }, "job-min-parallelism must be a number"),
+		Entry("needs some pods", func(j *batchv1.Job) { minimum(j, "some", "") }, "job-min-parallelism must be a number"),
+		Entry("has completions that cannot change", func(j *batchv1.Job) { minimum(j, "1", "true") }, "on an Indexed Job"),
+		Entry("can be orphaned", func(j *batchv1.Job) { j.Finalizers = []string{"orphan"} }, "must be deleted with it"),
+	)
+
+	DescribeTable("on a held Job", func(ctx SpecContext, patch, want string) {
+		job := newQueuedJob(namespace, "train")
+		job.Annotations = map[string]string{"note": "x"}
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			before := get(ctx, job)
+			expectAnswer(who.Patch(ctx, before.DeepCopy(), jsonPatch(patch), client.DryRunAll), want)
+			if want == noEffect {
+				Expect(who.Patch(ctx, before.DeepCopy(), jsonPatch(patch))).To(Succeed())
+				Expect(get(ctx, job).Spec).To(Equal(before.Spec))
+			}
+		}
+		expectNoPods(ctx, namespace)
+	},
+		Entry("start it", `[{"op":"replace","path":"/spec/suspend","value":false}]`, noEffect),
+		Entry("start it by leaving suspend out", `[{"op":"remove","path":"/spec/suspend"}]`, noEffect),
+		Entry("strip the hold label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("strip all labels and start it",
+			`[{"op":"remove","path":"/metadata/labels"},{"op":"replace","path":"/spec/suspend","value":false}]`, "metadata.labels: only Tranche's manager"),
+		Entry("make it a Job of a JobSet", `[{"op":"replace","path":"/metadata/labels/tranche.dev~1hold","value":"true"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("make it a Job without a queue", `[{"op":"replace","path":"/metadata/labels/tranche.dev~1hold","value":"unqueued"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("remove its queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "cannot be removed"),
+		Entry("empty its queue name", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":""}]`, "cannot be removed"),
+		Entry("move it to another queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, allowed),
+		Entry("forge an annotation of the manager", `[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`,
+			"metadata.annotations: only Tranche's manager"),
+		Entry("suspend it", `[{"op":"add","path":"/metadata/annotations/tranche.dev~1suspended","value":"true"}]`, allowed),
+		Entry("change where its pods run", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: cannot be changed"),
+		Entry("enlarge it", `[{"op":"replace","path":"/spec/parallelism","value":3}]`, allowed),
+		Entry("let it be orphaned", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, "must be deleted with it"),
+	)
+
+	DescribeTable("on a released Job", func(ctx SpecContext, patch, want string) {
+		job := released(ctx)
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			expectAnswer(who.Patch(ctx, job.DeepCopy(), jsonPatch(patch), client.DryRunAll), want)
+		}
+	},
+		Entry("enlarge it", `[{"op":"replace","path":"/spec/parallelism","value":3}]`, "spec.parallelism, spec.completions: cannot be changed"),
+		Entry("make it smaller", `[{"op":"replace","path":"/spec/parallelism","value":1}]`, "spec.parallelism, spec.completions: cannot be changed"),
+		Entry("enlarge and suspend it", `[{"op":"replace","path":"/spec/parallelism","value":3},{"op":"replace","path":"/spec/suspend","value":true}]`,
+			"spec.parallelism, spec.completions: cannot be changed"),
+		Entry("move it to another queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, "cannot be changed while the Job runs"),
+		Entry("let it run for longer", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds","value":"9999"}]`, "cannot be changed while the Job runs"),
+		Entry("strip the hold label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("remove the record of its flavors", `[{"op":"remove","path":"/metadata/annotations/tranche.dev~1flavor-node-labels"}]`,
+			"metadata.annotations: only Tranche's manager"),
+		Entry("take more time to finish", `[{"op":"add","path":"/spec/activeDeadlineSeconds","value":9999}]`, allowed),
+	)
+
+	It("keep a Job from becoming one of a JobSet", func(ctx SpecContext) {
+		job := newQueuedJob(namespace, "train")
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		owner := `[{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"jobset.x-k8s.io/v1alpha2","kind":"JobSet","name":"x","uid":"x"}]}]`
+		expectAnswer(tenant.Patch(ctx, job, jsonPatch(owner), client.DryRunAll), "only the JobSet controller")
+	}, SpecTimeout(patience))
+
+	It("record a suspension by the user, and end it", func(ctx SpecContext) {
+		job := released(ctx)
+		suspend := func(value bool) *batchv1.Job {
+			Expect(tenant.Patch(ctx, job, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, value)))).To(Succeed())
+			return get(ctx, job)
+		}
+		now := suspend(true)
+		Expect(*now.Spec.Suspend).To(BeTrue())
+		Expect(now.Annotations).To(HaveKeyWithValue(apis.SuspendedAnnotation, "true"))
+		now = suspend(false)
+		Expect(*now.Spec.Suspend).To(BeTrue(), "only the manager releases it")
+		Expect(now.Annotations).NotTo(HaveKey(apis.SuspendedAnnotation))
+	}, SpecTimeout(patience))
+
+	It("queue a suspended Job that gets a queue name, and no Job that runs", func(ctx SpecContext) {
+		queue := jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}}]`)
+		for _, suspended := range []bool{true, false} {
+			job := newQueuedJob(namespace, fmt.Sprintf("free-%t", suspended))
+			job.Labels, job.Spec.Suspend = nil, &suspended
+			Expect(tenant.Create(ctx, job)).To(Succeed())
+			Expect(job.Labels).NotTo(HaveKey(apis.HoldLabel))
+			forged := jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"tranche.dev/hold":"queued"}}]`)
+			expectAnswer(tenant.Patch(ctx, job.DeepCopy(), forged, client.DryRunAll), "metadata.labels: only Tranche's manager")
+			if !suspended {
+				expectAnswer(tenant.Patch(ctx, job.DeepCopy(), queue), "this Job does not wait for quota")
+				start := jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}},{"op":"replace","path":"/spec/suspend","value":true}]`)
+				expectAnswer(tenant.Patch(ctx, job.DeepCopy(), start), "this Job does not wait for quota")
+				continue
+			}
+			start := jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}},{"op":"replace","path":"/spec/suspend","value":false}]`)
+			expectAnswer(tenant.Patch(ctx, job.DeepCopy(), start), "this Job does not wait for quota")
+			Expect(tenant.Patch(ctx, job, queue)).To(Succeed())
+			Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+		}
+	}, SpecTimeout(patience))
+
+	It("queue and hold a Job that names no queue where there is a LocalQueue named default", func(ctx SpecContext) {
+		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
+		})).To(Succeed())
+		for _, labels := range []map[string]string{nil, {"team": "ml"}} {
+			Eventually(func(g Gomega) {
+				job := newQueuedJob(namespace, "default")
+				job.Labels = labels
+				g.Expect(tenant.Create(ctx, job, client.DryRunAll)).To(Succeed())
+				g.Expect(job.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+				g.Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+				g.Expect(*job.Spec.Suspend).To(BeTrue())
+			}).WithContext(ctx).Should(Succeed())
+		}
+		ofGroup := newQueuedJob(namespace, "group")
+		ofGroup.Labels = map[string]string{"team": "ml"}
+		ofGroup.Spec.Template.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "group"}
+		Expect(tenant.Create(ctx, ofGroup, client.DryRunAll)).To(Succeed())
+		Expect(ofGroup.Labels).NotTo(HaveKey(apis.QueueLabel), "its pods are gated")
+		named := newQueuedJob(namespace, "named")
+		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
+		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
+	}, SpecTimeout(patience))
+
+	It("keep the pods of a Job on its quota", func(ctx SpecContext) {
+		released(ctx)
+		var pods corev1.PodList
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+			g.Expect(pods.Items).To(HaveLen(2))
+		}).WithContext(ctx).Should(Succeed())
+		for patch, want := range map[string]string{
+			`[{"op":"remove","path":"/metadata/labels/batch.kubernetes.io~1controller-uid"}]`: "only the Job controller creates the pods",
+			`[{"op":"remove","path":"/metadata/labels"}]`:                                     "only the Job controller creates the pods",
+			`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1podset"}]`:              "name the quota that the pod uses",
+			`[{"op":"remove","path":"/metadata/ownerReferences"}]`:                            "must be deleted with its owner",
+			`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`:                      allowed,
+		} {
+			expectAnswer(tenant.Patch(ctx, &pods.Items[0], jsonPatch(patch), client.DryRunAll), want)
+		}
+		grace := int64(9999)
+		expectAnswer(tenant.Delete(ctx, &pods.Items[0], client.DryRunAll, &client.DeleteOptions{GracePeriodSeconds: &grace}), "more than the limit")
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}}
+		expectAnswer(tenant.Delete(ctx, job, client.DryRunAll, client.PropagationPolicy("Orphan")), "must be deleted with it")
+		expectAnswer(tenant.Delete(ctx, job, client.DryRunAll), "must be deleted with it")
+	}, SpecTimeout(patience))
+})
