@@ -245,7 +245,9 @@ func TestStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{}
 		handler := s.handler(t, teamStore())
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/events", http.NoBody)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/events", http.NoBody)
 		request.Header.Set("Authorization", "Bearer ada")
 		answer := httptest.NewRecorder()
 		time.AfterFunc(90*time.Second, func() { s.isRevoked.Store(true) })
