@@ -112,6 +112,7 @@ manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for te
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
 	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
+	$(TOOL) kustomize build config/dashboard > charts/tranche/files/dashboard.yaml
 	$(TOOL) kustomize build config/monitoring > charts/tranche/files/monitoring.yaml
 	$(TOOL) kustomize build config/shadow > charts/tranche/files/shadow.yaml
 
@@ -147,7 +148,7 @@ KUBECTL ?= kubectl
 OVERLAY ?= default
 
 .PHONY: deploy
-deploy: ## Install or upgrade Tranche, running IMAGE, on the cluster of kubectl. OVERLAY=with-visibility also serves the visibility API.
+deploy: ## Install or upgrade Tranche, running IMAGE, on the cluster of kubectl. OVERLAY=with-visibility also serves the visibility API, OVERLAY=with-dashboard the dashboard.
 	rm -rf dist/config && mkdir -p dist && cp -r config dist/config
 	cd dist/config/manager && go tool -modfile=$(CURDIR)/tools/go.mod kustomize edit set image ghcr.io/tranche-dev/tranche=$(IMAGE)
 	$(KUBECTL) apply --server-side --force-conflicts -k dist/config/crd
@@ -158,5 +159,6 @@ deploy: ## Install or upgrade Tranche, running IMAGE, on the cluster of kubectl.
 .PHONY: undeploy
 undeploy: build ## Uninstall Tranche from the cluster of kubectl: running JobSets continue, and CRDs and queues stay. EVERYTHING=1 deletes them.
 	bin/tranche uninstall --check $(if $(EVERYTHING),--everything) || true
+	$(KUBECTL) delete --ignore-not-found -k config/dashboard
 	$(KUBECTL) delete --ignore-not-found -k config/with-visibility
 	bin/tranche uninstall $(if $(EVERYTHING),--everything)

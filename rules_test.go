@@ -94,6 +94,10 @@ var layers = map[string][]string{
 	"controllers/forecast": {
 		"apis", "queue/ranking", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator", "controllers/metrics",
 	},
+	// The dashboard of the manager is fed from its cache.
+	"controllers/dashboard": {
+		"apis", "admission", "admission/quotaworkload", "dashboard", "dashboard/*", "controllers/engine", "controllers/internal/informer",
+	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "controllers/*", "cmd/*", "shadow", "shadow/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "test/*", "shadow", "shadow/*"},
 }

@@ -18,6 +18,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
+	"github.com/tranche-dev/tranche/controllers/dashboard"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/forecast"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
@@ -159,6 +160,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Metrics: counts, Namespaces: namespaces, WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil, Server: config.GroupStart,
 		}),
 		visibility.SetupWithManager(mgr, throttle, config.Visibility),
+		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{Settings: config.Dashboard, Engine: throttle, Version: versionText()}),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),

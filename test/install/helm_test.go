@@ -77,6 +77,12 @@ type helm struct {
 	takeOver []string
 }
 
+// dashboardObjects returns which objects of the dashboard exist.
+func (h helm) dashboardObjects(t *testing.T) string {
+	t.Helper()
+	return h.kubectl(t, "get", "--ignore-not-found", "-o", "name", "--namespace=tranche-system", "service/tranche-dashboard", "clusterrolebinding/tranche-dashboard-auth-delegator")
+}
+
 // lifeCycle installs, upgrades, uninstalls and installs again.
 func (h helm) lifeCycle(t *testing.T, upstream []string) {
 	t.Helper()
@@ -97,7 +103,10 @@ func (h helm) lifeCycle(t *testing.T, upstream []string) {
 	before := h.uids(t)
 
 	newer := h.newerChart(t)
-	h.run(t, "upgrade", newer)
+	h.run(t, "upgrade", newer, "--set=dashboard.enable=true")
+	if got := strings.Fields(h.dashboardObjects(t)); len(got) != 2 {
+		t.Errorf("with dashboard.enable there are %v", got)
+	}
 	for _, name := range []string{jobSetCRD, workloadCRD} {
 		if got := h.kubectl(t, "get", "crd", name, "-o", "jsonpath={.spec.names.categories}"); !strings.Contains(got, "upgraded") {
 			t.Errorf("the upgrade of the release did not upgrade the CRD %s: categories %s", name, got)
@@ -108,6 +117,9 @@ func (h helm) lifeCycle(t *testing.T, upstream []string) {
 	h.kubectl(t, "annotate", "crd", jobSetCRD, "helm.sh/resource-policy-", "meta.helm.sh/release-name-", "meta.helm.sh/release-namespace-")
 	h.kubectl(t, "label", "crd", jobSetCRD, "app.kubernetes.io/managed-by-")
 	h.run(t, "upgrade", newer)
+	if got := h.dashboardObjects(t); got != "" {
+		t.Errorf("without dashboard.enable there are %s", got)
+	}
 	h.expectSame(t, before, "an upgrade after its annotations were lost")
 
 	h.uninstall(t)

@@ -22,12 +22,14 @@ var elsewhere = map[string]string{
 	"kubectl apply --server-side -k config/monitoring":            "it needs the CRDs of the Prometheus operator",
 	"kubectl create -f tune.yaml":                                 "the manifest above it is applied",
 	"kubectl -n tranche-system rollout restart":                   "it needs the Deployment of the manager",
-	"kubectl logs":                         "it needs the Deployment of the manager",
-	"kubectl get --raw":                    "it needs the visibility API, test/integration/visibility_test.go asks for the same paths",
-	"kubectl delete clusterqueues,cohorts": "it is about a cluster with Kueue",
-	"kubectl delete localqueues,workloads": "it is about a cluster with Kueue",
-	"kubectl tranche":                      "test/integration/visibility_test.go runs the plugin",
-	"kubectl apply -k config/shadow":       "test/integration/shadow installs it",
+	"kubectl logs":                           "it needs the Deployment of the manager",
+	"kubectl get --raw":                      "it needs the visibility API, test/integration/visibility_test.go asks for the same paths",
+	"kubectl delete clusterqueues,cohorts":   "it is about a cluster with Kueue",
+	"kubectl delete localqueues,workloads":   "it is about a cluster with Kueue",
+	"kubectl tranche":                        "test/integration/visibility_test.go runs the plugin",
+	"kubectl apply -k config/shadow":         "test/integration/shadow installs it",
+	"kubectl -n tranche-system port-forward": "it needs pods that run",
+	"kubectl create token":                   "test/integration/dashboard_test.go requests tokens by the same API",
 }
 
 var _ = Describe("The documents", Ordered, func() {

@@ -25,6 +25,10 @@ func TestChartEqualsKustomizeWithVisibility(t *testing.T) {
 	compare(t, []string{"config/with-visibility"}, "--set=visibility.enable=true")
 }
 
+func TestChartEqualsKustomizeWithDashboard(t *testing.T) {
+	compare(t, []string{"config/with-dashboard"}, "--set=dashboard.enable=true")
+}
+
 func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
 	compare(t, []string{"config/default", "config/monitoring"}, "--set=monitoring.enabled=true")
 }
@@ -103,6 +107,21 @@ func TestChartWithACertificate(t *testing.T) {
 	}
 }
 
+// With a certificate of the user, the dashboard has it.
+func TestChartWithACertificateOfTheDashboard(t *testing.T) {
+	got := objects(t, helm(t, "--set=dashboard.enable=true", "--set=dashboard.certSecret=page"))
+	served := field(t, got["ConfigMap/tranche-system/tranche-manager"], "data", "config.yaml").(map[string]any)["dashboard"]
+	if diff := cmp.Diff(map[string]any{"enable": true, "certDir": "/etc/tranche-dashboard"}, served); diff != "" {
+		t.Errorf("configuration of the manager (-want +got):\n%s", diff)
+	}
+	pod := field(t, got["Deployment/tranche-system/tranche-manager"], "spec", "template", "spec").(map[string]any)
+	mounts, volumes := pod["containers"].([]any)[0].(map[string]any)["volumeMounts"].([]any), pod["volumes"].([]any)
+	want := map[string]any{"name": "dashboard", "secret": map[string]any{"secretName": "page"}}
+	if diff := cmp.Diff(want, volumes[len(volumes)-1]); diff != "" || mounts[len(mounts)-1].(map[string]any)["mountPath"] != "/etc/tranche-dashboard" {
+		t.Errorf("volumes %v and mounts %v", volumes, mounts)
+	}
+}
+
 // excluded is what the values of the chart select, and what a label is added to.
 func excluded(labels map[string]any) map[string]any {
 	return map[string]any{"matchLabels": labels, "matchExpressions": []any{map[string]any{
@@ -173,6 +192,7 @@ func TestChartIsGenerated(t *testing.T) {
 	for file, overlay := range map[string]string{
 		"files/crds.yaml": "config/crd", "files/policies.yaml": "config/policies", "files/rbac.yaml": "config/rbac",
 		"files/visibility.yaml": "config/visibility", "files/shadow.yaml": "config/shadow",
+		"files/dashboard.yaml": "config/dashboard",
 	} {
 		got := run(t, "cat", "charts/tranche/"+file)
 		if diff := cmp.Diff(kustomize(t, overlay), got); diff != "" {

@@ -39,6 +39,9 @@ type Configuration struct {
 	// ExpectedStart configures the condition StartExpected of JobSets: when the first waiting stage is expected to start, and its position.
 	ExpectedStart ExpectedStart `json:"expectedStart,omitempty"`
 
+	// Dashboard configures whether and where the manager serves the dashboard.
+	Dashboard Dashboard `json:"dashboard,omitempty"`
+
 	// Logging configures the amount and the format of the log.
 	Logging Logging `json:"logging,omitempty"`
 
@@ -454,6 +457,20 @@ type ExpectedStart struct {
 
 	// WritesPerSecond limits how many JobSets get a new expected start per second. Those that start first come first. It defaults to 10.
 	WritesPerSecond *int32 `json:"writesPerSecond,omitempty"`
+}
+
+// A Dashboard configures whether and where the manager serves the dashboard: a page, and JSON, about queues and JobSets. It is served over TLS,
+// only to users whose bearer token the API server accepts, and shows each of them the namespaces and ClusterQueues that they may read.
+type Dashboard struct {
+	// Enable is true if the dashboard is served, which requires the Service and the permissions in config/dashboard. It defaults to false.
+	Enable *bool `json:"enable,omitempty"`
+
+	// BindAddress is HOST:PORT or :PORT. Every replica of the manager answers. It defaults to :8084.
+	BindAddress string `json:"bindAddress,omitempty"`
+
+	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. If it is empty, the default, the manager
+	// creates a self-signed certificate at each start, which browsers cannot verify.
+	CertDir string `json:"certDir,omitempty"`
 }
 
 // A Logging configures the amount and the format of the log.

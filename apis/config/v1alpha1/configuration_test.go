@@ -54,6 +54,7 @@ concurrency: {workers: {localQueue: 3}, writers: 1}
 leaderElection: {leaderElect: false, retryPeriod: 1s}
 metrics: {bindAddress: "0"}
 visibility: {enable: true, certDir: /certs}
+dashboard: {enable: true}
 managedNamespaceSelector: {}
 manageJobSetsWithoutQueueName: true
 stageAdmission: Greedy
@@ -75,7 +76,8 @@ admissionFairSharing: {usageHalfLifeTime: 1h}
 	}
 	for _, want := range []string{
 		"qps: 1.5\n", "burst: 2000\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
-		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n", "provider: Volcano\n", "queue: research\n", "schedulerName: volcano\n", "mode: NonStrict\n",
+		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "dashboard:\n  bindAddress: :8084\n  enable: true\n",
+		"managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n", "provider: Volcano\n", "queue: research\n", "schedulerName: volcano\n", "mode: NonStrict\n",
 		"  enable: true\n", "  timeout: 5m0s\n", "  recoveryTimeout: 5m0s\n", "backoffLimitCount: 3\n", "backoffMaxSeconds: 3600\n",
 		"usageHalfLifeTime: 1h0m0s\n", "usageSamplingInterval: 5m0s\n",
 	} {
@@ -225,6 +227,8 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"port not a number":       {"metrics: {bindAddress: \":http\"}", []string{"metrics.bindAddress"}},
 		"port too large":          {"health: {healthProbeBindAddress: \":65536\"}", []string{"health.healthProbeBindAddress"}},
 		"visibility port":         {"visibility: {bindAddress: \"localhost\"}", []string{"visibility.bindAddress"}},
+		"dashboard port":          {"dashboard: {bindAddress: \"localhost\"}", []string{"dashboard.bindAddress"}},
+		"dashboard nowhere":       {"dashboard: {bindAddress: \"0\"}", []string{"dashboard.bindAddress"}},
 		"visibility nowhere":      {"visibility: {bindAddress: \"0\"}", []string{"visibility.bindAddress"}},
 		"predicts too often":      {"expectedStart: {interval: 999ms}", []string{"expectedStart.interval"}},
 		"predicts nothing":        {"expectedStart: {horizon: 0s, first: 0, maxWorkloads: 0}", []string{"expectedStart.horizon", "expectedStart.first", "expectedStart.maxWorkloads"}},

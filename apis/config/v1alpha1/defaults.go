@@ -23,6 +23,8 @@ func (c *Configuration) SetDefaults() {
 	set(&c.Visibility.Enable, false)
 	setString(&c.Visibility.BindAddress, ":8082")
 	c.ExpectedStart.setDefaults()
+	set(&c.Dashboard.Enable, false)
+	setString(&c.Dashboard.BindAddress, ":8084")
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)

@@ -44,7 +44,8 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.LeaderElection.validate(field.NewPath("leaderElection")),
 		bindAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress),
 		bindAddress(field.NewPath("health", "healthProbeBindAddress"), c.Health.HealthProbeBindAddress),
-		c.Visibility.validate(field.NewPath("visibility")),
+		requiredAddress(field.NewPath("visibility", "bindAddress"), c.Visibility.BindAddress),
+		requiredAddress(field.NewPath("dashboard", "bindAddress"), c.Dashboard.BindAddress),
 		c.ExpectedStart.validate(field.NewPath("expectedStart")),
 		c.Logging.validate(field.NewPath("logging")),
 		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
@@ -202,13 +203,12 @@ func (g *GroupStart) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validate checks the address even if the server is off, so that turning it on causes no new errors.
-func (v *Visibility) validate(path *field.Path) field.ErrorList {
-	path = path.Child("bindAddress")
-	if v.BindAddress == noListener {
-		return field.ErrorList{field.Invalid(path, v.BindAddress, "must be HOST:PORT or :PORT; to disable the API, set enable to false")}
+// requiredAddress is for servers with a field enable. It checks the address even if the server is off, so that turning it on causes no new errors.
+func requiredAddress(path *field.Path, address string) field.ErrorList {
+	if address == noListener {
+		return field.ErrorList{field.Invalid(path, address, "must be HOST:PORT or :PORT; to disable the server, set enable to false")}
 	}
-	return bindAddress(path, v.BindAddress)
+	return bindAddress(path, address)
 }
 
 // validate checks the times even if leader election is off, so that turning it on causes no new errors.

@@ -24,6 +24,13 @@ tranche-system
 {{- end -}}
 {{- $_ := set $fixed "visibility" $served -}}
 {{- end -}}
+{{- if .Values.dashboard.enable -}}
+{{- $dashboard := dict "enable" true -}}
+{{- if .Values.dashboard.certSecret -}}
+{{- $_ := set $dashboard "certDir" "/etc/tranche-dashboard" -}}
+{{- end -}}
+{{- $_ := set $fixed "dashboard" $dashboard -}}
+{{- end -}}
 {{- toYaml (merge $fixed .Values.configuration) -}}
 {{- end -}}
 

@@ -1,0 +1,57 @@
+// Package dashboard serves the dashboard from the manager: over TLS, to users with a bearer token that the API server accepts, each of whom sees what
+// they may read. It is fed from the cache of the manager, on every replica.
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/dashboard/access"
+	"github.com/tranche-dev/tranche/dashboard/page"
+	"github.com/tranche-dev/tranche/dashboard/server"
+)
+
+// A Config configures the dashboard.
+type Config struct {
+	// Settings are those of the configuration file, with their defaults.
+	Settings configapi.Dashboard
+	// Engine explains why stages wait.
+	Engine *engine.Throttle
+	// Version is that of the program.
+	Version string
+}
+
+// SetupWithManager adds the server to a manager, unless it is turned off.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if !*config.Settings.Enable {
+		return nil
+	}
+	files, err := page.Files()
+	if err != nil {
+		return fmt.Errorf("read the files of the dashboard: %w", err)
+	}
+	log := mgr.GetLogger().WithName("dashboard")
+	reviews := &access.Config{OnError: atMostEvery(errorInterval, func(err error) { log.Error(err, "Reviewing users of the dashboard") })}
+	if err := reviews.Connect(mgr.GetConfig()); err != nil {
+		return fmt.Errorf("connect the dashboard to the API server: %w", err)
+	}
+	f := &feed{store: server.NewStore(), log: log}
+	if err := f.watch(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	reads := &reader{cache: mgr.GetClient(), store: f.store, engine: config.Engine, explained: newExplanations()}
+	l := &listener{settings: config.Settings, log: log, handler: server.New(&server.Config{
+		Store: f.store, JobSet: reads.jobSet, Gate: access.New(reviews), Page: files,
+		About: func() server.About { return server.About{Version: config.Version, IsSynced: f.isSynced()} },
+	})}
+	return errors.Join(mgr.Add(f), mgr.Add(l))
+}
+
+// errorInterval is the shortest time between two errors of reviews in the log: each request may cause one.
+const errorInterval = 10 * time.Second
