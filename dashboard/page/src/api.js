@@ -11,6 +11,9 @@ export async function get(path, signal) {
   const response = await fetch("api/v1/" + path, { signal, headers: { Accept: "application/json" } });
   if (!response.ok) {
     const body = await response.json().catch(() => ({}));
+    if (body.signIn) {
+      location.assign("sign-in");
+    }
     throw new Error(body.error || response.statusText);
   }
   return response.json();
@@ -49,6 +52,12 @@ export function useAnswer(path, tick) {
   return state.path === path ? state : {};
 }
 
+// signOut removes the token from the browser.
+export async function signOut() {
+  await fetch("sign-out", { method: "POST", redirect: "manual" });
+  location.assign("sign-in");
+}
+
 // useChanges returns a number that grows with each change of the cluster, and whether the stream is connected. Hidden pages wait.
 export function useChanges() {
   const [state, setState] = useState({ tick: 0, live: false });
@@ -61,6 +70,7 @@ export function useChanges() {
       }
       source = new EventSource("api/v1/events"); // it begins with a change
       source.addEventListener("change", () => setState((s) => ({ tick: s.tick + 1, live: true })));
+      source.addEventListener("end", () => location.reload()); // the token is no longer accepted
       source.addEventListener("error", () => setState((s) => ({ ...s, live: false })));
     };
     connect();

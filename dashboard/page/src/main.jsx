@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { useAnswer, useChanges } from "./api.js";
+import { signOut, useAnswer, useChanges } from "./api.js";
 import { JobSet } from "./jobset.jsx";
 import { JobSets } from "./jobsets.jsx";
 import { Queue } from "./queue.jsx";
@@ -86,6 +86,7 @@ function App() {
         <Search />
         <span id="live" role="status" class={live ? "live" : "stale"}>{live ? (about.synced ? "live" : "reading…") : "not connected"}</span>
         <label>Theme <select id="theme" value={theme} onChange={(e) => setTheme(e.currentTarget.value)}>{themes.map((t) => <option key={t}>{t}</option>)}</select></label>
+        {about.canSignOut && <button id="sign-out" onClick={signOut}>Sign out</button>}
       </header>
       <datalist id="namespaces">{Object.keys(about.objectNamespaces || {}).sort().map((n) => <option key={n} value={n} />)}</datalist>
       <main id="main" tabIndex={-1}>
@@ -93,7 +94,7 @@ function App() {
         <Gaps about={about} />
         <View route={route} tick={tick} about={about} theme={theme} />
       </main>
-      <footer class="quiet">{about.source && `${about.user ? about.user + " on " : ""}${about.source}, `}Tranche {about.version}. Times are in {Intl.DateTimeFormat().resolvedOptions().timeZone}. Nothing can be changed here.</footer>
+      <footer class="quiet">{[about.user, about.source].filter(Boolean).join(" on ")}{(about.user || about.source) && ", "}Tranche {about.version}. Times are in {Intl.DateTimeFormat().resolvedOptions().timeZone}. Nothing can be changed here.</footer>
     </>
   );
 }
