@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -58,7 +59,9 @@ func tokenOf(ctx context.Context, name string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	Expect(env.adminClient.Create(ctx, account)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, account)).To(Succeed()) })
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, account))).To(Succeed())
+	})
 	c, err := kubernetes.NewForConfig(env.Plane.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
 	request, err := c.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
