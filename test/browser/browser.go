@@ -82,7 +82,7 @@ func (b *Browser) open(ctx context.Context) error {
 		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1400,900", "--force-device-scale-factor=1",
 	}
 	capabilities := map[string]any{"alwaysMatch": map[string]any{
-		"browserName": "chrome", "goog:chromeOptions": map[string]any{"args": arguments}, "goog:loggingPrefs": map[string]any{"browser": "ALL"},
+		"browserName": "chrome", "acceptInsecureCerts": true, "goog:chromeOptions": map[string]any{"args": arguments}, "goog:loggingPrefs": map[string]any{"browser": "ALL"},
 	}}
 	var made struct {
 		SessionID string `json:"sessionId"`

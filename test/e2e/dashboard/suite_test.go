@@ -5,10 +5,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -47,6 +49,8 @@ var (
 	window *browser.Browser
 	// address is the URL of the dashboard of the administrator.
 	address string
+	// managerAddress is the URL of the dashboard of the manager.
+	managerAddress string
 )
 
 func TestDashboard(t *testing.T) {
@@ -67,7 +71,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
-	manager, err := env.StartManager(suite, testenv.ManagerOptions{})
+	port, err := controlplane.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	serves := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	managerAddress = "https://" + serves + "/"
+	manager, err := env.StartManager(suite, testenv.ManagerOptions{Settings: map[string]any{"dashboard": map[string]any{"enable": true, "bindAddress": serves}}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
 	window, err = browser.Start(suite)
