@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -156,7 +157,7 @@ func (p pendingWorkloads) notFound(key types.NamespacedName) error {
 }
 
 // convert converts a pending stage to Kueue's type, with the reason of its condition: to explain each one of a page would take the engine too long.
-// The engine does not know the owners of a quota Workload; a Workload that has disappeared is returned without them.
+// The engine does not know the owners of a quota Workload, nor its stage; a Workload that has disappeared is returned without them.
 func (p pendingWorkloads) convert(ctx context.Context, s *admission.Pending) visibility.PendingWorkload {
 	item := visibility.PendingWorkload{
 		ObjectMeta: metav1.ObjectMeta{
@@ -171,6 +172,11 @@ func (p pendingWorkloads) convert(ctx context.Context, s *admission.Pending) vis
 	// There may be thousands, and none of them is changed.
 	if err := p.reader.Get(ctx, s.Stage, &object, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err == nil && object.UID == s.UID {
 		item.OwnerReferences = slices.Clone(object.OwnerReferences)
+		for _, label := range []string{apis.JobSetLabel, apis.StageLabel, apis.GrowthLabel} {
+			if value := object.Labels[label]; value != "" {
+				item.Labels = labels.Merge(item.Labels, labels.Set{label: value})
+			}
+		}
 		if c := apimeta.FindStatusCondition(object.Status.Conditions, apis.WaitingCondition); c != nil {
 			// It consists of strings, which cannot fail to be encoded.
 			text, _ := json.Marshal(visibilityapi.Explanation{Reason: c.Reason, Message: c.Message})
