@@ -1,6 +1,8 @@
 package simulator
 
 import (
+	"maps"
+
 	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -14,11 +16,10 @@ import (
 // the queues of a cohort compete, it may reserve quota for other stages than a manager that has run for long: reservations are not part of the objects.
 type Inspection struct {
 	engine *admission.Engine
-	// before has the positions of the quota Workloads that are asked for, before the decisions.
-	before map[admission.StageKey]admission.Pending
+	// positions are those of all pending quota Workloads in the same trees. Those that are admitted have the one of before the decisions.
+	positions, before map[admission.StageKey]admission.Pending
 	// admitted are the quota Workloads that the engine has just decided to admit.
 	admitted map[admission.StageKey]bool
-	leftOut  []LeftOut
 }
 
 // A Reason says why a quota Workload waits, as the visibility API does.
@@ -29,7 +30,8 @@ type Reason struct {
 
 // Inspect returns the engine for some quota Workloads of a snapshot. It reads only the queues that can influence when they start.
 func Inspect(s *snapshot.Snapshot, workloads ...admission.StageKey) (*Inspection, error) {
-	sim, leftOut, err := fromSnapshot(influencing(s, workloads), 0)
+	part := influencing(s, workloads)
+	sim, _, err := fromSnapshot(part, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -37,34 +39,46 @@ func Inspect(s *snapshot.Snapshot, workloads ...admission.StageKey) (*Inspection
 	if err := sim.Start(); err != nil {
 		return nil, err
 	}
-	i := &Inspection{engine: sim.Engine, before: map[admission.StageKey]admission.Pending{}, admitted: map[admission.StageKey]bool{}, leftOut: leftOut}
+	i := &Inspection{engine: sim.Engine, positions: map[admission.StageKey]admission.Pending{}, admitted: map[admission.StageKey]bool{}}
 	i.engine.Advance(sim.Time())
-	for _, key := range workloads {
-		if p, isPending := i.engine.PendingStage(key); isPending {
-			i.before[key] = p
-		}
-	}
+	i.notePositions(part)
+	i.before = maps.Clone(i.positions)
 	for _, decision := range sim.Decide() {
 		if admit, is := decision.(admission.Admit); is {
 			i.admitted[admit.Stage] = true
 		}
 	}
+	maps.DeleteFunc(i.positions, func(key admission.StageKey, _ admission.Pending) bool { return !i.admitted[key] })
+	i.notePositions(part)
 	return i, nil
 }
 
-// LeftOut returns the JobSets that the manager would not manage, or would refuse.
-func (i *Inspection) LeftOut() []LeftOut { return i.leftOut }
+// notePositions reads each queue once: the position of one quota Workload takes time for those before it.
+func (i *Inspection) notePositions(part *snapshot.Snapshot) {
+	for _, q := range part.ClusterQueues {
+		pending, _ := i.engine.PendingInClusterQueue(q.Name, admission.Page{Limit: len(part.Workloads)})
+		for _, p := range pending {
+			i.positions[p.Stage] = p
+		}
+	}
+}
 
 // Why returns why a quota Workload waits. ok is false for one that is not in a queue.
 func (i *Inspection) Why(workload admission.StageKey) (r Reason, ok bool) {
-	if i.admitted[workload] {
-		return Reason{Pending: i.before[workload]}, true
+	if r.Pending, ok = i.positions[workload]; ok && !i.admitted[workload] {
+		r.Explanation, _ = i.engine.Explanation(workload)
 	}
-	if r.Pending, ok = i.engine.PendingStage(workload); !ok {
-		return r, false
+	return r, ok
+}
+
+// Summary returns the same without the check and its details, in much less time. One that is not in a queue may have a reason, too.
+func (i *Inspection) Summary(workload admission.StageKey) (r Reason, ok bool) {
+	refusals := i.engine.Explain(workload)
+	if len(refusals) == 0 {
+		return i.Why(workload)
 	}
-	r.Explanation, _ = i.engine.Explanation(workload)
-	return r, true
+	p, ok := i.positions[workload]
+	return Reason{p, visibility.Explanation{Reason: refusals[0].Reason, Message: refusals[0].Message}}, ok
 }
 
 // Unshown returns in what the running manager may report something else about some quota Workloads than an Inspection of a snapshot does, or "".

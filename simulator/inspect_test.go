@@ -59,6 +59,10 @@ func agree(t *rapid.T, text string) {
 		}
 		want, isQueued := p.Why(key)
 		got, ok := i.Why(key)
+		brief, isListed := i.Summary(key)
+		if isListed != ok || ok && (brief.Pending != got.Pending || brief.Reason != got.Reason || brief.Message != got.Message) {
+			t.Fatalf("%s: Summary returns %+v, Why %+v\n%s", key, brief, got, text)
+		}
 		if ok != isQueued {
 			t.Fatalf("%s is in a queue: %t, want %t\n%s", key, ok, isQueued, text)
 		}
