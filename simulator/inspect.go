@@ -20,6 +20,7 @@ type Inspection struct {
 	positions, before map[admission.StageKey]admission.Pending
 	// admitted are the quota Workloads that the engine has just decided to admit.
 	admitted map[admission.StageKey]bool
+	leftOut  []LeftOut
 }
 
 // A Reason says why a quota Workload waits, as the visibility API does.
@@ -31,7 +32,7 @@ type Reason struct {
 // Inspect returns the engine for some quota Workloads of a snapshot. It reads only the queues that can influence when they start.
 func Inspect(s *snapshot.Snapshot, workloads ...admission.StageKey) (*Inspection, error) {
 	part := influencing(s, workloads)
-	sim, _, err := fromSnapshot(part, 0)
+	sim, leftOut, err := fromSnapshot(part, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func Inspect(s *snapshot.Snapshot, workloads ...admission.StageKey) (*Inspection
 	if err := sim.Start(); err != nil {
 		return nil, err
 	}
-	i := &Inspection{engine: sim.Engine, positions: map[admission.StageKey]admission.Pending{}, admitted: map[admission.StageKey]bool{}}
+	i := &Inspection{engine: sim.Engine, positions: map[admission.StageKey]admission.Pending{}, admitted: map[admission.StageKey]bool{}, leftOut: leftOut}
 	i.engine.Advance(sim.Time())
 	i.notePositions(part)
 	i.before = maps.Clone(i.positions)
@@ -52,6 +53,9 @@ func Inspect(s *snapshot.Snapshot, workloads ...admission.StageKey) (*Inspection
 	i.notePositions(part)
 	return i, nil
 }
+
+// LeftOut returns the JobSets that the manager would not manage, or would refuse.
+func (i *Inspection) LeftOut() []LeftOut { return i.leftOut }
 
 // notePositions reads each queue once: the position of one quota Workload takes time for those before it.
 func (i *Inspection) notePositions(part *snapshot.Snapshot) {

@@ -113,6 +113,26 @@ var _ = Describe("An expected start", Ordered, func() {
 		Expect(string(shown)).To(ContainSubstring(`Stage "main": expected to start by ` + e.By.Format(time.RFC3339)))
 	})
 
+	It("is what explain and pending say about the cluster, also to a user who may only read the namespace", func(ctx SpecContext) {
+		awaits(ctx, "a", first, 0)
+		tranche := func(kubeconfig string, args ...string) string {
+			out, _ := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "-n", t.namespace, "--kubeconfig", kubeconfig)...).CombinedOutput()
+			return string(out)
+		}
+		start := "by " + first.Format("2006-01-02 15:04:05Z")
+		// No visibility API is served here.
+		Expect(tranche(env.AdminKubeconfig, "explain", "a")).To(And(
+			ContainSubstring("\n  expected start: "+start+"\n"), ContainSubstring("any one of these would let it in now"), Not(ContainSubstring("not shown"))))
+		Expect(tranche(env.AdminKubeconfig, "pending")).To(MatchRegexp(`(?m)^0 +0 .* JobSet/a +main +` + start + `$`))
+		allow(ctx, t.namespace, "onlooker", "edit")
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(env.Plane.Kubeconfig(kubeconfig, "onlooker")).To(Succeed())
+		Eventually(func() string { return tranche(kubeconfig, "explain", "a") }).WithContext(ctx).Should(And(
+			ContainSubstring("WaitingForQuota"), ContainSubstring("\n  expected start: "+start+"\n"),
+			ContainSubstring("What would let it in is not shown: this needs the right to list "),
+		))
+	}, SpecTimeout(patience))
+
 	It("is not written again by a manager that was restarted", func(ctx SpecContext) {
 		awaits(ctx, "a", first, 0)
 		before := apimeta.FindStatusCondition(read(ctx, Default, "a").Status.Conditions, jobsetstatus.StartExpected)

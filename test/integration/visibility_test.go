@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
@@ -216,16 +218,19 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}
 		table := strings.Split(strings.TrimSpace(tranche(env.AdminKubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name)), "\n")
 		Expect(table).To(HaveLen(4))
-		Expect(strings.Fields(table[0])).To(HaveExactElements("CLUSTERQUEUE-POSITION", "LOCALQUEUE-POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "AGE", "OWNER"))
+		Expect(strings.Fields(table[0])).To(HaveExactElements("CLUSTERQUEUE-POSITION", "LOCALQUEUE-POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "AGE", "OWNER", "STAGE", "EXPECTED-START"))
 		Expect(strings.Fields(table[3])[:6]).To(HaveExactElements("2", "1", t.namespace, "w2", "queue", "8"))
 		Expect(tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other")).To(ContainSubstring("w1"))
 		Eventually(func() string {
 			return tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other", "-o", "wide")
 		}).WithContext(ctx).Should(
 			MatchRegexp(`(?m) REASON +MESSAGE$(?s:.*)` + t.namespace + ` +w1 .* WaitingForQuota +waits for quota in ClusterQueue ` + t.clusterQueue.Name))
-		var summary visibility.PendingWorkloadsSummary
-		Expect(yaml.UnmarshalStrict([]byte(tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other", "-o", "yaml")), &summary)).To(Succeed())
-		Expect(places(&summary)).To(Equal([]string{"w1 other 1/0"}))
+		var list pending.List
+		Expect(yaml.UnmarshalStrict([]byte(tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other", "-o", "yaml")), &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		Expect(list.Items[0].Name).To(Equal("w1"))
+		Expect(list.Items[0].ClusterQueue).To(Equal(t.clusterQueue.Name))
+		Expect(list.Items[0].Position).To(Equal(&pending.Position{InClusterQueue: 1}))
 
 		By("completing names of the cluster")
 		complete := func(args ...string) []string {
@@ -247,7 +252,10 @@ var _ = Describe("The visibility API", Ordered, func() {
 			"    limit: nominalQuota of ClusterQueue " + t.clusterQueue.Name + " is 4",
 			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
 		}, "\n")
-		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(Equal(w1))
+		more := w1 + "  expected start: unknown: no maximum execution time: Workload " + t.namespace + "/holder\n" +
+			"  any one of these would let it in now:\n" +
+			"    1. raise nominalQuota of cpu of flavor " + onDemand + " in ClusterQueue " + t.clusterQueue.Name
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(ContainSubstring(more))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
 
@@ -258,7 +266,9 @@ var _ = Describe("The visibility API", Ordered, func() {
 				Explanation visibilityapi.Explanation
 			}
 		}
-		Expect(json.Unmarshal([]byte(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1", "-o", "json")), &report)).To(Succeed())
+		text, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", "-n", t.namespace, "w1", "-o", "json", "--kubeconfig", env.AdminKubeconfig).Output()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(json.Unmarshal(text, &report)).To(Succeed())
 		Expect(report.Workloads).To(HaveLen(1))
 		Expect(report.Workloads[0].Name).To(Equal("w1"))
 		Expect(report.Workloads[0].Explanation.Alternatives).To(HaveLen(1))
@@ -275,13 +285,11 @@ var _ = Describe("The visibility API", Ordered, func() {
 		allow(ctx, t.namespace, "explainer", "tranche-pending-workloads-localqueue-viewer", "tranche-queue-viewer", "tranche-workload-viewer")
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(env.Plane.Kubeconfig(kubeconfig, "explainer")).To(Succeed())
-		Eventually(func() string { return tranche(kubeconfig, "explain", "-n", t.namespace, "w1") }).WithContext(ctx).Should(ContainSubstring("/holder"))
+		Eventually(func() string { return tranche(kubeconfig, "explain", "-n", t.namespace, "w1") }).WithContext(ctx).Should(And(
+			HavePrefix(w1), ContainSubstring("What would let it in is not shown: this needs the right to list "), ContainSubstring("clusterqueues.kueue.x-k8s.io")))
 		Expect(tranche(kubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name)).To(ContainSubstring("forbidden"))
 
-		By("saying the same from a snapshot, and what would let it in")
-		more := w1 + "  expected start: unknown: no maximum execution time: Workload " + t.namespace + "/holder\n" +
-			"  any one of these would let it in now:\n" +
-			"    1. raise nominalQuota of cpu of flavor " + onDemand + " in ClusterQueue " + t.clusterQueue.Name
+		By("saying the same from a snapshot")
 		dir := filepath.Join(GinkgoT().TempDir(), "snapshot")
 		taken := tranche(env.AdminKubeconfig, "snapshot", "-o", dir)
 		Expect(dir).To(BeADirectory(), taken)
@@ -300,6 +308,11 @@ var _ = Describe("The visibility API", Ordered, func() {
 		kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(env.Plane.Kubeconfig(kubeconfig, "reader")).To(Succeed())
 		Eventually(func() string { return tranche(kubeconfig, "explain", "-n", t.namespace, "w1") }).WithContext(ctx).Should(ContainSubstring(more))
+		rows := tranche(kubeconfig, "pending", "-n", t.namespace, "-o", "wide")
+		Expect(rows).To(MatchRegexp(`(?m)^1 +0 +` + t.namespace + ` +w1 +other +9 .* unknown: no maximum execution time: Workload ` + t.namespace + `/holder +` +
+			t.clusterQueue.Name + ` +WaitingForQuota +waits for quota`))
+		Expect(tranche(kubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name, "--limit", "1", "--offset", "1")).To(And(
+			ContainSubstring(" w1 "), Not(ContainSubstring(" w0 ")), Not(ContainSubstring(" w2 "))))
 	}, SpecTimeout(patience))
 
 	It("is readable only with the RBAC permission", func(ctx SpecContext) {
@@ -354,7 +367,8 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Eventually(out).WithContext(ctx).Should(gbytes.Say(`position 4 in its ClusterQueue`))
 		Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
 		Expect(cmd.Wait()).To(Succeed())
-		Expect(strings.Count(string(out.Contents()), "position 3 ")).To(Equal(1), "the same answer is printed once")
+		answers := strings.Split(string(out.Contents()), "Workload "+t.namespace+"/watched\n")
+		Expect(slices.Compact(slices.Clone(answers))).To(Equal(answers), "the same answer is printed once")
 	}, SpecTimeout(patience))
 })
 

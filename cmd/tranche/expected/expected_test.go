@@ -1,15 +1,13 @@
 package expected_test
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -66,46 +64,20 @@ spec:
 `
 }
 
-// TestWrite prints a start that follows from a limit, one that has no limit and so makes the next one unknown, and the filters.
-func TestWrite(t *testing.T) {
-	text := queues + pending("first", "2026-01-01T10:10:00Z", "\n  maximumExecutionTimeSeconds: 3600") +
-		pending("endless", "2026-01-01T10:20:00Z", "") + pending("last", "2026-01-01T10:30:00Z", "")
-	table := []string{
-		"NAMESPACE  NAME     OWNER  STAGE  EXPECTED-START",
-		"ml         first    -      -      by 2026-01-01 12:00:00Z (60m after the snapshot)",
-		"ml         endless  -      -      by 2026-01-01 13:00:00Z (120m after the snapshot)",
-		"ml         last     -      -      unknown: no maximum execution time: Workload ml/endless",
-	}
-	none := []string{"No pending quota Workloads."}
-	for name, c := range map[string]struct {
-		filter expected.Filter
-		want   []string
-	}{
-		"all":                     {expected.Filter{}, table},
-		"of the queues":           {expected.Filter{Namespace: "ml", LocalQueue: "main"}, table},
-		"of the ClusterQueue":     {expected.Filter{ClusterQueue: "gpus"}, table},
-		"of another namespace":    {expected.Filter{Namespace: "other"}, none},
-		"of another LocalQueue":   {expected.Filter{LocalQueue: "other"}, none},
-		"of another ClusterQueue": {expected.Filter{ClusterQueue: "other"}, none},
+func TestWritten(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for want, e := range map[string]jobsetstatus.ExpectedStart{
+		"by 2026-01-01 12:00:00Z": {Certainty: jobsetstatus.StartBy, By: noon},
+		"about 2026-01-01 12:00:00Z, from the last 3 runs of a; by 2026-01-01 13:00:00Z if all run to their limits": {
+			Certainty: jobsetstatus.StartBy, By: noon.Add(time.Hour), About: noon, Basis: "from the last 3 runs of a",
+		},
+		"about 2026-01-01 12:00:00Z, from the last 3 runs of a":   {Certainty: jobsetstatus.StartAbout, About: noon, Basis: "from the last 3 runs of a"},
+		"unknown: no maximum execution time: Workload ml/endless": {Certainty: jobsetstatus.StartUnknown, Basis: "no maximum execution time: Workload ml/endless"},
+		"not predicted: there are too many":                       {Certainty: jobsetstatus.StartNotPredicted, Basis: "there are too many"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := snapshot.ReadStream("queues", strings.NewReader(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.TakenAt = time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)
-			var out, warnings bytes.Buffer
-			list, err := expected.NewList(&warnings, s, c.filter, 24*time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := list.Write(&out); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" || warnings.Len() > 0 {
-				t.Errorf("-want +got\n%s%s", diff, warnings.String())
-			}
-		})
+		if got := expected.Written(&e).Text; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
@@ -119,35 +91,6 @@ func TestInterrupted(t *testing.T) {
 	known := expected.Of(&simulator.Start{By: time.Unix(60, 0)}, p).Text
 	if !strings.HasPrefix(known, "by 1970-01-01 00:01:00Z") {
 		t.Errorf("a known start is %q", known)
-	}
-}
-
-func TestListRefusesHorizon(t *testing.T) {
-	_, err := expected.NewList(nil, &snapshot.Snapshot{}, expected.Filter{}, -time.Hour)
-	if err == nil || err.Error() != "the horizon is -1h0m0s, must be positive" {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestValidate(t *testing.T) {
-	s, err := snapshot.ReadStream("queues", strings.NewReader(queues+pending("first", "2026-01-01T10:10:00Z", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, filter := range map[string]expected.Filter{
-		"": {Namespace: "ml", LocalQueue: "main", ClusterQueue: "gpus"},
-		`the snapshot has no namespace "x": correct the name, or take a snapshot that has it`:                    {Namespace: "x"},
-		`the snapshot has no LocalQueue "x" in namespace "ml": correct the name, or take a snapshot that has it`: {Namespace: "ml", LocalQueue: "x"},
-		`the snapshot has no LocalQueue "x": correct the name, or take a snapshot that has it`:                   {LocalQueue: "x"},
-		`the snapshot has no ClusterQueue "x": correct the name, or take a snapshot that has it`:                 {ClusterQueue: "x"},
-	} {
-		got := ""
-		if err := filter.Validate(s); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%+v: the error is %q, want %q", filter, got, want)
-		}
 	}
 }
 

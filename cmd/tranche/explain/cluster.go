@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,23 +16,29 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// A cluster explains by the visibility API, with the rights of a user.
+// A cluster explains by the visibility API and a snapshot, with the rights of a user.
 type cluster struct {
 	*query.Cluster
-	fallback fallback
-	// workloads are all that are explained.
-	workloads []*kueue.Workload
+	taker   live.Taker
+	horizon time.Duration
+	// about is what is explained, with the JobSet of a quota Workload that belongs to one.
+	about *subject
+	// known answers from the last snapshot, or is nil. missing says why there is none.
+	known   *offline
+	missing string
 }
 
 // find implements source.
 func (c *cluster) find(ctx context.Context, key types.NamespacedName) (*subject, error) {
 	s, err := c.read(ctx, key)
-	if err == nil {
-		c.workloads = s.workloads
-	}
+	c.about, c.missing = s, ""
 	return s, err
 }
 
@@ -41,7 +47,14 @@ func (c *cluster) read(ctx context.Context, key types.NamespacedName) (*subject,
 	var one kueue.Workload
 	switch err := c.Get(ctx, key, &one); {
 	case err == nil:
-		return &subject{key: key, workloads: []*kueue.Workload{&one}}, nil
+		js := &jobsetapi.JobSet{}
+		if name := one.Labels[apis.JobSetLabel]; name != "" {
+			err = c.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, js)
+			if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+				return nil, fmt.Errorf("read JobSet %s/%s: %w", key.Namespace, name, err)
+			}
+		}
+		return &subject{key: key, jobSet: js, workloads: []*kueue.Workload{&one}}, nil
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read quota Workload %s: %w", key, err)
 	}
@@ -84,22 +97,67 @@ func (c *cluster) why(ctx context.Context, w *kueue.Workload) (x *Workload, limi
 			return nil, nil, fmt.Errorf("read the explanation of quota Workload %s: %w", client.ObjectKeyFromObject(w), err)
 		}
 	}
+	c.addSets(ctx, x, w)
 	return x, nil, nil
+}
+
+// addSets adds what would let a pending quota Workload in, if the user may read all that decides it.
+func (c *cluster) addSets(ctx context.Context, x *Workload, w *kueue.Workload) {
+	c.refresh(ctx)
+	x.ExpectedStart = c.expectedStart(w)
+	if c.known == nil {
+		return
+	}
+	if _, isQueued := c.known.inspection.Why(keyOf(w)); isQueued { // it may have changed meanwhile
+		x.LetIn = c.known.letIn(w)
+	}
+}
+
+// refresh takes a snapshot, unless the last one will do. What the verb says from elsewhere does not depend on it.
+func (c *cluster) refresh(ctx context.Context) {
+	s, missing, err := c.taker.Take(ctx, func(taken *snapshot.Snapshot) bool {
+		return c.known != nil && c.known.Snapshot == taken && c.known.hasAll(c.about.workloads)
+	})
+	switch {
+	case err != nil:
+		c.known, c.missing = nil, err.Error()
+		return
+	case s == nil:
+		c.known, c.missing = nil, missing
+		return
+	case c.known != nil && c.known.Snapshot == s:
+		return
+	}
+	o := &offline{Snapshot: s, horizon: c.horizon, startOf: expected.Now, warnings: c.taker.Warnings}
+	if err := o.ask(c.about.workloads); err != nil {
+		c.known, c.missing = nil, err.Error()
+		return
+	}
+	c.known = o
+}
+
+// expectedStart implements source: the manager writes it for the first waiting stage of a JobSet. That of others is known from a snapshot.
+func (c *cluster) expectedStart(w *kueue.Workload) *expected.Start {
+	e := jobsetstatus.ExpectedStartOf(c.about.jobSet)
+	isWritten := e != nil && e.Stage == w.Labels[apis.StageLabel] && w.Labels[apis.GrowthLabel] == ""
+	if isWritten && (c.known == nil || e.Certainty != jobsetstatus.StartNotPredicted) {
+		return expected.Written(e)
+	}
+	if c.known != nil {
+		return c.known.expectedStart(w)
+	}
+	return nil
 }
 
 // whyWithout answers from a snapshot, if the user may read one. unserved is why the visibility API does not answer.
 func (c *cluster) whyWithout(ctx context.Context, w *kueue.Workload, unserved error) (x *Workload, limits, err error) {
-	o, err := c.fallback.offline(ctx, c.workloads)
-	if err != nil {
-		if _, failure := fmt.Fprintf(c.fallback.warnings, "the visibility API does not answer, and there is no snapshot instead: %v\n", err); failure != nil {
-			return nil, nil, failure
-		}
-		c.fallback.warnings = io.Discard // a watch would repeat it
-	}
-	if o == nil {
+	if c.refresh(ctx); c.known == nil {
 		return nil, unserved, nil
 	}
-	return o.why(ctx, w)
+	if x, limits, err = c.known.why(ctx, w); x != nil {
+		x.ExpectedStart = c.expectedStart(w)
+	}
+	return x, limits, err
 }
 
 // lookUp asks through the ClusterQueue, which returns more, and through the LocalQueue if that is forbidden. It returns nil for a quota

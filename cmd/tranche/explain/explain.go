@@ -20,6 +20,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
@@ -45,16 +46,17 @@ func NewCommand(version string) *cobra.Command {
 		Short: "Show the stages of a JobSet, and why a stage is pending",
 		Long: "Show the state of each stage of a JobSet, or of one quota Workload. For a pending stage, print its queue positions, the limit that\n" +
 			"it exceeds and by how much, and the JobSets that hold the missing quota. Objects of other namespaces are named only if you may read\n" +
-			"clusterqueues/pendingworkloads. If the visibility API is not served or you may not read it, the command takes a snapshot of the\n" +
-			"cluster with your own rights and answers from that. If these do not suffice, it prints the conditions of the quota Workloads.\n" +
-			"With --watch, such a snapshot is taken again after ten times as long as it took.\n\n" +
-			"With --snapshot, answer from a snapshot of the cluster, without the cluster. The answer also has the expected start of each pending\n" +
-			"stage, and what would let it in: at most three sets of running quota Workloads that end, or of limits that are raised, the cheapest\n" +
-			"first. The engine of the manager was asked about each set: it admits the stage after these changes, and not after a part of them.\n\n" +
+			"clusterqueues/pendingworkloads. The answer also has the expected start of each pending stage, and what would let it in: at most three\n" +
+			"sets of running quota Workloads that end, or of limits that are raised, the cheapest first. The engine of the manager was asked about\n" +
+			"each set: it admits the stage after these changes, and not after a part of them.\n\n" +
+			"Reasons and positions come from the visibility API, and the expected start of the first waiting stage from the JobSet. The rest comes from\n" +
+			"a snapshot that the command takes with your own rights, like everything else if the visibility API is not served or you may not read it.\n" +
+			"Without the rights, or in a large cluster, it says so instead. With --watch, the snapshot is taken again after ten times as long as it took.\n\n" +
+			"With --snapshot, everything comes from a snapshot of the cluster, without the cluster.\n\n" +
 			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
 			"  tranche explain -n team-a fine-tune-llm --watch   # again whenever the answer changes, until interrupted\n" +
-			"  tranche explain -n team-a fine-tune-llm --snapshot cluster.tar.gz   # offline, with expected starts and what would let it in",
+			"  tranche explain -n team-a fine-tune-llm --snapshot cluster.tar.gz   # offline",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, namespace, err := f.source(cmd)
@@ -79,7 +81,7 @@ func NewCommand(version string) *cobra.Command {
 	for _, other := range []string{"kubeconfig", "watch"} {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
 	}
-	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "with --snapshot: how long after the snapshot the simulation ends")
+	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "how long after a snapshot the simulation of expected starts ends")
 	return cmd
 }
 
@@ -110,7 +112,7 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 		if err != nil {
 			return nil, "", err
 		}
-		return &cluster{Cluster: c, fallback: fallback{flags: f.Flags, horizon: f.until, warnings: cmd.ErrOrStderr()}}, c.Namespace, nil
+		return &cluster{Cluster: c, horizon: f.until, taker: live.Taker{Flags: f.Flags, Warnings: cmd.ErrOrStderr()}}, c.Namespace, nil
 	}
 	taken, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
@@ -125,6 +127,8 @@ type source interface {
 	find(ctx context.Context, key types.NamespacedName) (*subject, error)
 	// why returns why a pending quota Workload waits. It has a Position if it is in a queue. limits is the error because of which that is not known.
 	why(ctx context.Context, w *kueue.Workload) (x *Workload, limits, err error)
+	// expectedStart returns when a quota Workload is expected to start, or nil for one that is admitted, or if that is not known.
+	expectedStart(w *kueue.Workload) *expected.Start
 }
 
 // A subject is what is explained: a quota Workload, or a JobSet and its quota Workloads.
@@ -163,6 +167,9 @@ func explain(ctx context.Context, from source, key types.NamespacedName) (*Repor
 		}
 		r.Workloads = append(r.Workloads, *one)
 	}
+	if c, isLive := from.(*cluster); isLive {
+		r.WithoutSets = c.missing
+	}
 	return r, nil
 }
 
@@ -170,9 +177,7 @@ func explain(ctx context.Context, from source, key types.NamespacedName) (*Repor
 func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workload, limits, err error) {
 	if state := cmp.Or(stateOf(w), whyIneligible(w)); state != "" {
 		x = newWorkload(w, state)
-		if known, isKnown := from.(*offline); isKnown {
-			x.ExpectedStart = known.expectedStart(w)
-		}
+		x.ExpectedStart = from.expectedStart(w)
 		return x, nil, nil
 	}
 	x, limits, err = from.why(ctx, w)
@@ -180,7 +185,9 @@ func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workloa
 	case err != nil:
 		return nil, nil, err
 	case limits != nil:
-		return newWorkload(w, conditionLine(w)), limits, nil
+		x = newWorkload(w, conditionLine(w))
+		x.ExpectedStart = from.expectedStart(w)
+		return x, limits, nil
 	case x.Position == nil:
 		x.State = []string{conditionLine(w), "is not in the queue yet: the manager has not read all objects of this JobSet"}
 	}

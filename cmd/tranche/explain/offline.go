@@ -123,15 +123,29 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 		InClusterQueue: reason.InClusterQueue, InLocalQueue: reason.InLocalQueue, LocalQueue: reason.LocalQueue.Name, Priority: reason.Priority,
 	}
 	x.Explanation, x.Note = &reason.Explanation, simulator.Unshown(o.Snapshot, key)
-	found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, key))
-	if err != nil {
-		found = &unblock.Answer{Why: fmt.Sprintf("the search failed: %v", err)}
-	}
-	x.LetIn = letInOf(found)
+	x.LetIn = o.letIn(w)
 	return x, nil, nil
 }
 
-// expectedStart returns when a quota Workload is expected to start, or nil for one that is admitted.
+// letIn searches what would let a pending quota Workload in.
+func (o *offline) letIn(w *kueue.Workload) *LetIn {
+	found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, keyOf(w)))
+	if err != nil {
+		found = &unblock.Answer{Why: fmt.Sprintf("the search failed: %v", err)}
+	}
+	return letInOf(found)
+}
+
+// hasAll reports whether the answers are about quota Workloads as they are now.
+func (o *offline) hasAll(workloads []*kueue.Workload) bool {
+	return !slices.ContainsFunc(workloads, func(now *kueue.Workload) bool {
+		return !slices.ContainsFunc(o.asked, func(known *kueue.Workload) bool {
+			return known.UID == now.UID && known.ResourceVersion == now.ResourceVersion
+		})
+	})
+}
+
+// expectedStart implements source. It returns when a quota Workload is expected to start, or nil for one that is admitted.
 func (o *offline) expectedStart(w *kueue.Workload) *expected.Start {
 	for i := range o.prediction.Starts {
 		if start := &o.prediction.Starts[i]; start.Workload == keyOf(w) {

@@ -28,6 +28,8 @@ type Report struct {
 	Workloads []Workload `json:"workloads"`
 	// Incomplete says why queue positions and holders of quota are missing. It is empty if they are not.
 	Incomplete string `json:"incomplete,omitempty"`
+	// WithoutSets says why there is no LetIn, and no expected start but that of the first waiting stage. It is empty if there is.
+	WithoutSets string `json:"withoutSets,omitempty"`
 }
 
 // A Workload is a quota Workload.
@@ -43,7 +45,7 @@ type Workload struct {
 	// Position and Explanation are those in its queue, if they are known.
 	Position    *Position                  `json:"position,omitempty"`
 	Explanation *visibilityapi.Explanation `json:"explanation,omitempty"`
-	// ExpectedStart and LetIn are known from snapshots.
+	// ExpectedStart and LetIn are missing if they are not known.
 	ExpectedStart *expected.Start `json:"expectedStart,omitempty"`
 	LetIn         *LetIn          `json:"letIn,omitempty"`
 	// Note says in what the answer from a snapshot may differ from that of the running manager. It is empty if it does not.
@@ -146,6 +148,9 @@ func (r *Report) lines() []string {
 	}
 	if r.Incomplete != "" {
 		lines = append(lines, "Queue positions and holders of quota are not shown: "+r.Incomplete)
+	}
+	if r.WithoutSets != "" {
+		lines = append(lines, "What would let it in is not shown: "+r.WithoutSets)
 	}
 	return lines
 }
