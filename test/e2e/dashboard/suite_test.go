@@ -75,7 +75,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	serves := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	managerAddress = "https://" + serves + "/"
-	manager, err := env.StartManager(suite, testenv.ManagerOptions{Settings: map[string]any{"dashboard": map[string]any{"enable": true, "bindAddress": serves}}})
+	manager, err := env.StartManager(suite, testenv.ManagerOptions{Settings: map[string]any{
+		"dashboard":     map[string]any{"enable": true, "bindAddress": serves},
+		"expectedStart": map[string]any{"interval": "1s"},
+	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
 	window, err = browser.Start(suite)
@@ -134,7 +137,8 @@ func submitJobSets(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// A stage is a ReplicatedJob of one pod that starts after another one has completed. It runs until the end unless runs limits its time.
+// A stage is a ReplicatedJob of one pod that starts after another one has completed. It runs until the end unless runs limits its time. The limit of
+// two hours bounds the expected starts of others.
 type stage struct{ name, cpus, gpus, runs, after string }
 
 func create(ctx context.Context, namespace, name string, stages ...stage) {
@@ -143,7 +147,7 @@ func create(ctx context.Context, namespace, name string, stages ...stage) {
 }
 
 func newJobSet(namespace, name string, stages ...stage) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "training"}}}
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "training", apis.MaxExecTimeLabel: "7200"}}}
 	for _, s := range stages {
 		requests := sample.Amounts("cpu", s.cpus)
 		if s.gpus != "" {

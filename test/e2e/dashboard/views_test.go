@@ -22,6 +22,11 @@ var _ = Describe("The dashboard of an administrator", func() {
 	It("shows the line of a ClusterQueue with reasons", func(ctx SpecContext) {
 		open(ctx, address, "queues/vision")
 		see(ctx, "ClusterQueue vision", "team-vision/large", "WaitingForQuota", "1 quota Workload")
+		Eventually(func(g Gomega) {
+			var start string
+			g.Expect(window.Run(ctx, `return document.querySelector('tr:has(a[href$="/large"]) .start').innerText`, &start)).To(Succeed())
+			g.Expect(start).To(HavePrefix("by "), "what the manager has written")
+		}).WithContext(ctx).Should(Succeed())
 		take(ctx, "queue.png")
 		Expect(window.Click(ctx, ".tabs a:nth-child(2)")).To(Succeed())
 		see(ctx, "team-vision/fine-tune", "stage train", "40 nvidia.com/gpu of a100")
@@ -72,7 +77,8 @@ var _ = Describe("The dashboard of an administrator", func() {
 		var images int
 		Expect(window.Run(ctx, `return document.querySelectorAll("img").length`, &images)).To(Succeed())
 		Expect(images).To(BeZero())
-		// A queue that does not exist is an answer with an error status, which browsers log.
+		// A queue that does not exist is an answer with an error status, which browsers log at each change, until another page is open.
+		Expect(window.Open(ctx, "about:blank")).To(Succeed())
 		_, err := window.Errors(ctx)
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(specTimeout))
