@@ -116,7 +116,7 @@ func (h helm) lifeCycle(t *testing.T, upstream []string) {
 	// As kubectl replace does it, which writes the CRD as it is in a file.
 	h.kubectl(t, "annotate", "crd", jobSetCRD, "helm.sh/resource-policy-", "meta.helm.sh/release-name-", "meta.helm.sh/release-namespace-")
 	h.kubectl(t, "label", "crd", jobSetCRD, "app.kubernetes.io/managed-by-")
-	h.run(t, "upgrade", newer)
+	h.run(t, "upgrade", newer, "--set=dashboard.enable=false")
 	if got := h.dashboardObjects(t); got != "" {
 		t.Errorf("without dashboard.enable there are %s", got)
 	}
