@@ -65,7 +65,7 @@ func TestReference(t *testing.T) {
 	for _, f := range describe(t, everything()...) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, f.kind, f.labels, f.help)
 	}
-	b.WriteString("\n## tranche shadow\n`tranche shadow --metrics-bind-address` serves these gauges. They count from the begin of the observation.\n\n")
+	b.WriteString("\n## tranche shadow\n`tranche shadow --metrics-bind-address=:8080` serves these gauges. They count from the beginning of the observation.\n\n")
 	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, f := range describe(t, NewShadow().Collectors()...) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, f.kind, f.labels, f.help)
