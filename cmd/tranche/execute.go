@@ -30,7 +30,7 @@ func endsItself(cmd *cobra.Command) bool {
 // that. If the context ends, so does the verb, also while it reads from a pipe that never ends, waits for a slow API server, or computes.
 func execute(ctx context.Context, root *cobra.Command) error {
 	hasBegun := false
-	adapt(root, &hasBegun)
+	adapt(root, &hasBegun) //nolint:contextcheck // each command has the context
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !hasBegun {
 		return exitcode.AsUsage(cmd, err)

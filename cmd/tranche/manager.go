@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -104,15 +105,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
 	}
-	core, err := admission.New(admission.ConfigOf(config))
-	if err != nil {
-		return err
-	}
 	recorder := mgr.GetEventRecorder("tranche")
-	runner, err := engine.NewRunner(engine.Config{
-		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts,
-		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers), Gates: config.FeatureGates,
-	})
+	runner, err := newRunner(mgr, config, recorder, counts)
 	if err != nil {
 		return err
 	}
@@ -165,6 +159,18 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
 	)
+}
+
+// newRunner returns what runs the engine.
+func newRunner(mgr ctrl.Manager, config *configapi.Configuration, recorder events.EventRecorder, counts *metrics.Metrics) (*engine.Runner, error) {
+	core, err := admission.New(admission.ConfigOf(config))
+	if err != nil {
+		return nil, err
+	}
+	return engine.NewRunner(engine.Config{
+		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts,
+		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers), Gates: config.FeatureGates,
+	})
 }
 
 // predictStarts predicts when waiting stages start. It returns nil if the configuration disables that.

@@ -30,7 +30,7 @@ const (
 )
 
 // A World tries changes. It is a simulator.Laboratory.
-type World interface {
+type World interface { //nolint:interfacebloat // one laboratory, and a twin in tests
 	Try(changes ...simulator.Change) (simulator.TrialResult, error)
 	Running() []simulator.Running
 	Value(limit simulator.Limit) (resource.Quantity, bool)

@@ -10,7 +10,8 @@ func TestWhyNot(t *testing.T) {
 	}{
 		"all may be read": {nil, maxWorkloads, ""},
 		"a right is missing": {
-			[]string{"clusterqueues.kueue.x-k8s.io", "jobs.batch"}, maxWorkloads + 1,
+			[]string{"clusterqueues.kueue.x-k8s.io", "jobs.batch"},
+			maxWorkloads + 1,
 			"this needs the right to list clusterqueues.kueue.x-k8s.io, jobs.batch in the whole cluster, as the ClusterRole tranche-snapshot-reader grants it",
 		},
 		"a large cluster": {

@@ -165,7 +165,7 @@ func workloadName(c *shape.Class, n int) string { return fmt.Sprintf("%s-%03d", 
 // awaitCounted waits until the statuses of all ClusterQueues count all their quota Workloads. The manager then still writes into each why it waits, which
 // takes the longer, the busier the machine: the questions are asked meanwhile, as in a busy cluster.
 func (r *run) awaitCounted(ctx context.Context) error {
-	all := int32(r.perQueue()) //nolint:gosec // 100
+	all := int32(r.perQueue())
 	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
 		var list kueue.ClusterQueueList
 		if err := r.world.Admin.List(ctx, &list); err != nil {
