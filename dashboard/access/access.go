@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,9 +58,11 @@ type Gate struct {
 	Config
 	// secret makes the keys of tokens: the tokens themselves are not kept.
 	secret []byte
-	// tokens has an identity for each key of a token, users a *User for each key of a user, and verdicts a verdict for each question.
-	tokens, users, verdicts *utilcache.LRUExpireCache
-	unknown                 flowcontrol.PassiveRateLimiter
+	// tokens has an identity for each key of a token, people a *person for each key of a person, and verdicts a verdict for each question.
+	tokens, people, verdicts *utilcache.LRUExpireCache
+	unknown                  flowcontrol.PassiveRateLimiter
+	// meeting is held while a person is looked up, so that none is met twice.
+	meeting sync.Mutex
 }
 
 // New returns a Gate.
@@ -69,13 +72,13 @@ func New(config *Config) *Gate {
 		g.Clock = clock.RealClock{}
 	}
 	g.tokens = utilcache.NewLRUExpireCacheWithClock(maxTokens, g.Clock)
-	g.users = utilcache.NewLRUExpireCacheWithClock(maxTokens, g.Clock)
+	g.people = utilcache.NewLRUExpireCacheWithClock(maxTokens, g.Clock)
 	g.verdicts = utilcache.NewLRUExpireCacheWithClock(maxVerdicts, g.Clock)
 	g.unknown = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(unknownPerSec, unknownBurst, g.Clock)
 	return g
 }
 
-// A key identifies a token or a user without containing it.
+// A key identifies a token, a user or a person without containing it.
 type key [sha256.Size]byte
 
 func (g *Gate) keyOf(text []byte) (k key) {
@@ -91,10 +94,16 @@ type identity struct {
 	reviewed time.Time
 }
 
-// A User is the sender of requests.
+// A User is the sender of requests, with all that the API server knows about their token. The key stands for all of that, because authorizers may
+// read it: tokens of one person may have different rights.
 type User struct {
 	info authenticationv1.UserInfo
 	key  key
+	*person
+}
+
+// A person has all tokens of one name and UID: each token of a ServiceAccount has an ID of its own among the extra fields.
+type person struct {
 	// unfinished counts the answers for which not all rights were known.
 	unfinished atomic.Uint64
 	pace
@@ -161,7 +170,7 @@ func errRefused() error {
 	return apierrors.NewUnauthorized("the API server does not accept the token: it may have expired, or belong to another cluster")
 }
 
-// user returns the User with these facts, which all of its tokens share.
+// user returns the User with these facts.
 func (g *Gate) user(info *authenticationv1.UserInfo) (*User, error) {
 	if info.Username == "" {
 		return nil, errRefused()
@@ -170,13 +179,21 @@ func (g *Gate) user(info *authenticationv1.UserInfo) (*User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the user: %w", err)
 	}
-	k := g.keyOf(text)
-	user := &User{info: *info, key: k, pace: newPace(g.Clock)}
-	if found, isThere := g.users.Get(k); isThere {
-		user, _ = found.(*User)
+	return &User{info: *info, key: g.keyOf(text), person: g.person(info)}, nil
+}
+
+// person returns the person whom all tokens with a name and a UID share.
+func (g *Gate) person(info *authenticationv1.UserInfo) *person {
+	k := g.keyOf([]byte(info.Username + "\x00" + info.UID))
+	g.meeting.Lock()
+	defer g.meeting.Unlock()
+	found, _ := g.people.Get(k)
+	p, isKnown := found.(*person)
+	if !isKnown {
+		p = &person{pace: newPace(g.Clock)}
 	}
-	g.users.Add(k, user, knownTime)
-	return user, nil
+	g.people.Add(k, p, knownTime)
+	return p
 }
 
 // review answers a question, from the answers that are kept if possible.

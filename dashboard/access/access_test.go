@@ -18,6 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/dashboard/access"
 )
 
+const credentialID = "authentication.kubernetes.io/credential-id"
+
 // An apiServer answers reviews, and counts them.
 type apiServer struct {
 	mu sync.Mutex
@@ -38,7 +40,9 @@ func (a *apiServer) reviewToken(_ context.Context, token string) (*authenticatio
 		return nil, errors.New("connection refused")
 	}
 	if user := a.users[token]; user != "" {
-		return &authenticationv1.UserInfo{Username: user, Groups: []string{"people"}, Extra: map[string]authenticationv1.ExtraValue{"x": {"y"}}}, nil
+		return &authenticationv1.UserInfo{Username: user, UID: user + "-uid", Groups: []string{"people"}, Extra: map[string]authenticationv1.ExtraValue{
+			"x": {"y"}, credentialID: {"JTI=" + token}, // that of each token of a ServiceAccount is another
+		}}, nil
 	}
 	return nil, nil //nolint:nilnil // a token of no user is no error
 }
@@ -262,7 +266,7 @@ func TestRightsChange(t *testing.T) {
 		if got := sees(t, open(t, g, "ada-token"), "team", "new"); got != "" {
 			t.Errorf("after 30 seconds ada sees %q", got)
 		}
-		if _, err := g.SignIn(t.Context(), "ada-2"); err != nil {
+		if _, err := g.SignIn(t.Context(), "ada-token"); err != nil {
 			t.Fatal(err)
 		}
 		if got := sees(t, open(t, g, "ada-token"), "team", "new"); got != "new" {
@@ -304,14 +308,14 @@ func TestThousandNamespaces(t *testing.T) {
 	})
 }
 
-// The answers to one user take a quarter of the time, and the number of streams is limited.
+// The answers to one user take a quarter of the time, and the number of streams is limited, however many tokens the user has.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer()
 		g := a.gate()
 		started := time.Now()
-		for range 10 {
-			done, err := open(t, g, "ada-token").Turn(t.Context())
+		for i := range 10 {
+			done, err := open(t, g, []string{"ada-token", "ada-2"}[i%2]).Turn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,4 +351,20 @@ func TestPace(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Authorizers may read the extra fields of a user, so that one token allows what another does not.
+func TestRightsOfTokens(t *testing.T) {
+	a := newAPIServer()
+	g := access.New(&access.Config{
+		ReviewToken: a.reviewToken, OnError: func(err error) { t.Error(err) },
+		ReviewAccess: func(_ context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+			return spec.Extra[credentialID][0] == "JTI=ada-2", nil
+		},
+	})
+	for token, want := range map[string]string{"ada-2": "team", "ada-token": ""} {
+		if got := sees(t, open(t, g, token), "team"); got != want {
+			t.Errorf("with %s ada sees %q", token, got)
+		}
+	}
 }
