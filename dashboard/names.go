@@ -9,6 +9,9 @@ import (
 // HasJobSet reports whether a JobSet was observed.
 func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey[key] != nil }
 
+// HasNamespace reports whether a namespace has observed objects.
+func (m *Model) HasNamespace(name string) bool { return m.hasNamespace(name) }
+
 // WorkloadsOf returns the names of the quota Workloads of a JobSet in the order of their names.
 func (m *Model) WorkloadsOf(jobSet types.UID) []types.NamespacedName {
 	var keys []types.NamespacedName

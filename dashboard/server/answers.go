@@ -102,10 +102,12 @@ func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 	}
 	window := q.window()
 	return func(v dashboard.Viewer) (answer any, err error) {
-		if filter.Namespace != "" {
-			v.SeesJobSets(filter.Namespace) // this right is needed first
-		}
-		s.Store.Use(func(m *dashboard.Model) { answer = m.JobSets(v, filter, window) })
+		s.Store.Use(func(m *dashboard.Model) {
+			if m.HasNamespace(filter.Namespace) {
+				v.SeesJobSets(filter.Namespace) // this right is needed first
+			}
+			answer = m.JobSets(v, filter, window)
+		})
 		return answer, nil
 	}, q.err
 }

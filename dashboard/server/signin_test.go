@@ -32,6 +32,8 @@ type site struct {
 	client *http.Client
 	// lacks is the resource that ada may not read.
 	lacks string
+	// reviews counts the reviews of rights.
+	reviews atomic.Int64
 	// isRevoked is true if no token is accepted any longer.
 	isRevoked atomic.Bool
 }
@@ -62,6 +64,7 @@ func (s *site) handler(t *testing.T, store *server.Store) http.Handler {
 		},
 		ReviewAccess: func(_ context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 			r := spec.ResourceAttributes
+			s.reviews.Add(1)
 			return spec.User == "root" || spec.User == "ada" && r.Namespace == "team" && r.Verb+" "+r.Resource != s.lacks, nil
 		},
 		OnError: func(err error) { t.Error(err) },
@@ -225,6 +228,27 @@ func TestUserOfOneNamespace(t *testing.T) {
 	}
 	if r, body := s.do(t, http.MethodGet, "/api/v1/queues/q/workloads", "root", nil); r.StatusCode != http.StatusOK || !strings.Contains(body, "w-00000") {
 		t.Errorf("the line for the administrator: %s %s", r.Status, body)
+	}
+}
+
+// Names that no object has cost no reviews, however many of them a user sends.
+func TestNamesOfNothing(t *testing.T) {
+	s := startSite(t, teamStore())
+	read := func(suffix string) int64 {
+		before := s.reviews.Load()
+		for _, path := range []string{
+			"jobsets?namespace=team", "jobsets?queue=lq", "jobsets?clusterQueue=q", "jobsets/team/team-js", "queues?namespace=team", "queues?under=q", "queues/q",
+			"queues/q/workloads?namespace=team", "queues/q/workloads?queue=lq", "search?text=team",
+		} {
+			s.do(t, http.MethodGet, "/api/v1/"+path+suffix, "eve", nil)
+		}
+		return s.reviews.Load() - before
+	}
+	if known := read(""); known == 0 {
+		t.Error("names of objects are not reviewed")
+	}
+	if unknown := read("-no"); unknown != 0 {
+		t.Errorf("%d reviews for names that no object has", unknown)
 	}
 }
 
