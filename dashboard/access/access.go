@@ -33,6 +33,9 @@ const (
 	knownTime = 10 * time.Minute
 )
 
+// signInInterval is the shortest time after which signing in again forgets denials again.
+const signInInterval = 10 * time.Second
+
 // Limits of what is kept, and of reviews of unknown tokens.
 const (
 	maxTokens     = 4096
@@ -107,12 +110,28 @@ type person struct {
 	// unfinished counts the answers for which not all rights were known.
 	unfinished atomic.Uint64
 	pace
+	// forgotten is how often denials were forgotten, and since when the last time was.
+	forgotten atomic.Uint64
+	mu        sync.Mutex
+	since     time.Time
+}
+
+// forget makes denials that are known invalid, unless that was done just before.
+func (p *person) forget(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.since) >= signInInterval {
+		p.since = now
+		p.forgotten.Add(1)
+	}
 }
 
 // A verdict is the answer to a question. After its time it is not known whether it still holds.
 type verdict struct {
 	isAllowed bool
 	until     time.Time
+	// forgotten is that of the person when the question was asked. A denial holds only as long as it is the same.
+	forgotten uint64
 }
 
 // Open returns a session of the user of a token. It fails with an error for the user if the token is not accepted, or cannot be reviewed.
@@ -130,7 +149,7 @@ func (g *Gate) SignIn(ctx context.Context, token string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.verdicts.RemoveAll(func(k any) bool { q, isQuestion := k.(question); return isQuestion && q.user == user.key })
+	user.forget(g.Clock.Now())
 	return g.open(ctx, user)
 }
 
@@ -198,9 +217,10 @@ func (g *Gate) person(info *authenticationv1.UserInfo) *person {
 
 // review answers a question, from the answers that are kept if possible.
 func (g *Gate) review(ctx context.Context, u *User, q question) (bool, error) {
-	if known, isKnown := g.verdict(q); isKnown {
+	if known, isKnown := g.verdict(u, q); isKnown {
 		return known.isAllowed, nil
 	}
+	forgotten := u.forgotten.Load()
 	allowed, err := g.ReviewAccess(ctx, q.spec(&u.info))
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -212,14 +232,15 @@ func (g *Gate) review(ctx context.Context, u *User, q question) (bool, error) {
 	if allowed {
 		ttl = grantTime
 	}
-	g.verdicts.Add(q, verdict{allowed, g.Clock.Now().Add(ttl)}, knownTime)
+	g.verdicts.Add(q, verdict{allowed, g.Clock.Now().Add(ttl), forgotten}, knownTime)
 	return allowed, nil
 }
 
 // verdict returns the last answer to a question, and whether it still holds.
-func (g *Gate) verdict(q question) (last verdict, isKnown bool) {
+func (g *Gate) verdict(u *User, q question) (last verdict, isKnown bool) {
 	if found, isThere := g.verdicts.Get(q); isThere {
 		last, _ = found.(verdict)
 	}
-	return last, g.Clock.Now().Before(last.until)
+	isKnown = g.Clock.Now().Before(last.until) && (last.isAllowed || last.forgotten == u.forgotten.Load())
+	return last, isKnown
 }

@@ -266,7 +266,7 @@ func TestRightsChange(t *testing.T) {
 		if got := sees(t, open(t, g, "ada-token"), "team", "new"); got != "" {
 			t.Errorf("after 30 seconds ada sees %q", got)
 		}
-		if _, err := g.SignIn(t.Context(), "ada-token"); err != nil {
+		if _, err := g.SignIn(t.Context(), "ada-2"); err != nil {
 			t.Fatal(err)
 		}
 		if got := sees(t, open(t, g, "ada-token"), "team", "new"); got != "new" {
@@ -276,6 +276,35 @@ func TestRightsChange(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if got := sees(t, open(t, g, "ada-token"), "team", "new"); got != "team new" {
 			t.Errorf("after two minutes ada sees %q", got)
+		}
+	})
+}
+
+// Signing in again and again costs no more reviews than reading: grants are kept, and denials are forgotten at most every 10 seconds.
+func TestSignInAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer()
+		g := a.gate()
+		a.allowed["ada list jobsets /"] = true
+		signIn := func() {
+			for range 100 {
+				s, err := g.SignIn(t.Context(), "ada-token")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := sees(t, s, "team", "other"); got != "team" {
+					t.Errorf("ada sees %q", got)
+				}
+			}
+		}
+		signIn()
+		if want := 5; a.rights != want {
+			t.Errorf("%d reviews, want %d", a.rights, want)
+		}
+		time.Sleep(10 * time.Second)
+		signIn()
+		if want := 5 + 3; a.rights != want {
+			t.Errorf("%d reviews, want %d", a.rights, want)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func (g *Gate) open(ctx context.Context, u *User) (*Session, error) {
 		return nil, err
 	}
 	for _, q := range everywhere {
-		last, isKnown := g.verdict(q)
+		last, isKnown := g.verdict(u, q)
 		s.all[q.right] = isKnown && last.isAllowed
 	}
 	return s, nil
@@ -86,7 +86,7 @@ func once(f func(name string) bool) func(name string) bool {
 
 func (s *Session) may(q question) bool {
 	q.user = s.user.key
-	last, isKnown := s.gate.verdict(q)
+	last, isKnown := s.gate.verdict(s.user, q)
 	if isKnown {
 		return last.isAllowed
 	}
