@@ -36,12 +36,14 @@ const (
 // signInInterval is the shortest time after which signing in again forgets denials again.
 const signInInterval = 10 * time.Second
 
-// Limits of what is kept, and of reviews of unknown tokens.
+// Limits of what is kept, of reviews of unknown tokens, and of reviews of the rights of one person. The first answer to them is one burst.
 const (
 	maxTokens     = 4096
 	maxVerdicts   = 65_536
 	unknownPerSec = 10
 	unknownBurst  = 50
+	rightsPerSec  = 30
+	rightsBurst   = 350
 )
 
 // A Config configures a Gate.
@@ -110,6 +112,8 @@ type person struct {
 	// unfinished counts the answers for which not all rights were known.
 	unfinished atomic.Uint64
 	pace
+	// reviews limits the reviews of their rights.
+	reviews flowcontrol.RateLimiter
 	// forgotten is how often denials were forgotten, and since when the last time was.
 	forgotten atomic.Uint64
 	mu        sync.Mutex
@@ -209,17 +213,25 @@ func (g *Gate) person(info *authenticationv1.UserInfo) *person {
 	found, _ := g.people.Get(k)
 	p, isKnown := found.(*person)
 	if !isKnown {
-		p = &person{pace: newPace(g.Clock)}
+		p = &person{pace: newPace(g.Clock), reviews: flowcontrol.NewTokenBucketRateLimiter(rightsPerSec, rightsBurst)}
 	}
 	g.people.Add(k, p, knownTime)
 	return p
 }
 
-// review answers a question, from the answers that are kept if possible.
+// review answers a question, from the answers that are kept if possible. Otherwise it waits until the person may cause one more review.
 func (g *Gate) review(ctx context.Context, u *User, q question) (bool, error) {
 	if known, isKnown := g.verdict(u, q); isKnown {
 		return known.isAllowed, nil
 	}
+	if u.reviews.Wait(ctx) != nil {
+		return false, errBusy()
+	}
+	return g.ask(ctx, u, q)
+}
+
+// ask asks the API server a question.
+func (g *Gate) ask(ctx context.Context, u *User, q question) (bool, error) {
 	forgotten := u.forgotten.Load()
 	allowed, err := g.ReviewAccess(ctx, q.spec(&u.info))
 	if err != nil {

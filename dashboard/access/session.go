@@ -42,7 +42,7 @@ type unknown struct {
 func (g *Gate) open(ctx context.Context, u *User) (*Session, error) {
 	s := &Session{gate: g, user: u, all: map[right]bool{}, isAsked: map[question]bool{}}
 	everywhere := []question{{user: u.key, right: listWorkloads}, {user: u.key, right: listJobSets}, {user: u.key, right: getClusterQueue}}
-	if err := s.reviewAll(ctx, everywhere); err != nil {
+	if err := s.reviewAll(ctx, everywhere, g.review); err != nil {
 		return nil, err
 	}
 	for _, q := range everywhere {
@@ -103,24 +103,34 @@ func (s *Session) may(q question) bool {
 // Learn asks for rights that the Viewer did not know, and reports whether there were any, so that the answer should be computed again. Their number
 // is limited: what is beyond remains hidden, and a later answer has it.
 func (s *Session) Learn(ctx context.Context) (hasLearned bool, err error) {
-	s.mu.Lock()
-	questions := s.unknown
-	if len(questions) == 0 || s.rounds == maxRounds {
-		if len(questions) > 0 {
-			s.user.unfinished.Add(1)
-		}
-		s.mu.Unlock()
+	questions := s.next()
+	if len(questions) == 0 {
 		return false, nil
 	}
-	s.rounds++
-	s.unknown, s.isAsked = nil, map[question]bool{} // the next answer asks again
-	s.mu.Unlock()
-	slices.SortStableFunc(questions, func(a, b unknown) int { return urgency(b) - urgency(a) })
-	var asked []question
-	for _, q := range questions[:min(len(questions), perRound)] {
-		asked = append(asked, q.question)
+	return true, s.reviewAll(ctx, questions, s.gate.ask)
+}
+
+// next returns the questions of the next round. It does not wait until the person may cause more reviews.
+func (s *Session) next() (questions []question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortStableFunc(s.unknown, func(a, b unknown) int { return urgency(b) - urgency(a) })
+	if s.rounds < maxRounds {
+		for _, q := range s.unknown[:min(len(s.unknown), perRound)] {
+			if !s.user.reviews.TryAccept() {
+				break
+			}
+			questions = append(questions, q.question)
+		}
 	}
-	return true, s.reviewAll(ctx, asked)
+	switch {
+	case len(questions) > 0:
+		s.rounds++
+		s.unknown, s.isAsked = nil, map[question]bool{} // the next answer asks again
+	case len(s.unknown) > 0:
+		s.user.unfinished.Add(1)
+	}
+	return questions
 }
 
 func urgency(q unknown) int {
@@ -154,8 +164,8 @@ func (s *Session) MayGetJobSet(ctx context.Context, k types.NamespacedName) (boo
 	return true, nil
 }
 
-// reviewAll answers questions, a few at a time.
-func (s *Session) reviewAll(ctx context.Context, questions []question) error {
+// reviewAll answers questions with a function of the Gate, a few at a time.
+func (s *Session) reviewAll(ctx context.Context, questions []question, answer func(context.Context, *User, question) (bool, error)) error {
 	var working sync.WaitGroup
 	next := make(chan question)
 	failed := make(chan error, concurrently)
@@ -164,7 +174,7 @@ func (s *Session) reviewAll(ctx context.Context, questions []question) error {
 			var err error
 			for q := range next {
 				if err == nil {
-					_, err = s.gate.review(ctx, s.user, q)
+					_, err = answer(ctx, s.user, q)
 				}
 			}
 			failed <- err

@@ -310,12 +310,12 @@ func TestStreamOfUnknownRights(t *testing.T) {
 				t.Errorf("about: %s", body)
 			}
 		})
-		time.AfterFunc(4500*time.Millisecond, func() {
+		time.AfterFunc(8500*time.Millisecond, func() {
 			if body := get("about").Body.String(); strings.Contains(body, "gaps") || !strings.Contains(body, `"objectNamespaces":{"team":2}`) {
 				t.Errorf("later about: %s", body)
 			}
 		})
-		time.AfterFunc(6500*time.Millisecond, cancel)
+		time.AfterFunc(10500*time.Millisecond, cancel)
 		if got := strings.Count(get("events").Body.String(), "event: change"); got != 2 {
 			t.Errorf("%d changes, want one at the start and one after the first answer", got)
 		}
