@@ -11,22 +11,25 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Limits of the requests to the API server. They are separate from those of the manager, whose requests never wait for the dashboard.
+// Limits of the requests to the API server. They are separate from those of the manager, whose requests never wait for the dashboard, and those of
+// tokens from those of rights, so that signing in does not wait for the rights of others.
 const (
-	reviewQPS   = 200
-	reviewBurst = 400
-	reviewTime  = 10 * time.Second
+	tokenQPS   = 100
+	rightQPS   = 200
+	reviewTime = 10 * time.Second
 )
 
 // Connect sets the functions of a Config so that they ask an API server.
 func (c *Config) Connect(config *rest.Config) error {
-	own := rest.CopyConfig(config)
-	own.QPS, own.Burst, own.RateLimiter = reviewQPS, reviewBurst, nil
-	client, err := kubernetes.NewForConfig(own)
+	forTokens, err := limited(config, tokenQPS)
 	if err != nil {
 		return err
 	}
-	tokens, rights := client.AuthenticationV1().TokenReviews(), client.AuthorizationV1().SubjectAccessReviews()
+	forRights, err := limited(config, rightQPS)
+	if err != nil {
+		return err
+	}
+	tokens, rights := forTokens.AuthenticationV1().TokenReviews(), forRights.AuthorizationV1().SubjectAccessReviews()
 	c.ReviewToken = func(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 		ctx, cancel := context.WithTimeout(ctx, reviewTime)
 		defer cancel()
@@ -49,4 +52,11 @@ func (c *Config) Connect(config *rest.Config) error {
 		return review.Status.Allowed, nil
 	}
 	return nil
+}
+
+// limited returns a client with a limit of its own.
+func limited(config *rest.Config, qps float32) (*kubernetes.Clientset, error) {
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst, own.RateLimiter = qps, int(2*qps), nil
+	return kubernetes.NewForConfig(own)
 }
