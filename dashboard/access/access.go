@@ -28,7 +28,7 @@ const (
 	tokenTime   = 20 * time.Second
 	refusalTime = 10 * time.Second
 	grantTime   = 30 * time.Second
-	denialTime  = 2 * time.Minute
+	denialTime  = 10 * time.Minute
 	// knownTime is how long a token that was accepted counts as known: reviews of known tokens are not limited by those of unknown ones.
 	knownTime = 10 * time.Minute
 )

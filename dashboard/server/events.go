@@ -16,6 +16,8 @@ const (
 	// updateInterval is the shortest time between two events of a stream, and keepAlive the longest.
 	updateInterval = time.Second
 	keepAlive      = 15 * time.Second
+	// learnInterval is the shortest time between two events of which the second only reports that more rights may be known.
+	learnInterval = 5 * time.Second
 	// checkInterval is how often the token of a stream is checked, and maxUnchecked how long a stream lasts if the API server does not answer.
 	checkInterval = 10 * time.Second
 	maxUnchecked  = time.Minute
@@ -60,9 +62,9 @@ type stream struct {
 	// checked is when the token was last accepted.
 	checked time.Time
 	out     http.ResponseWriter
-	// last is what the last change was, and sent when something was sent.
-	last change
-	sent time.Time
+	// last is what the last change was, changed when it was sent, and sent when anything was sent.
+	last          change
+	changed, sent time.Time
 }
 
 // A change is other if the page has to read its answers again.
@@ -89,10 +91,11 @@ func (e *stream) next(ctx context.Context) error {
 	if e.session != nil {
 		current.unfinished = e.session.Unfinished()
 	}
-	if !e.sent.IsZero() && current == e.last {
+	isOld := current.version == e.last.version && (current.unfinished == e.last.unfinished || time.Since(e.changed) < learnInterval)
+	if !e.changed.IsZero() && isOld {
 		return e.keepAlive()
 	}
-	e.last = current
+	e.last, e.changed = current, time.Now()
 	return e.send(fmt.Sprintf("event: change\ndata: %d\n\n", current.version))
 }
 
