@@ -180,10 +180,11 @@ func (s *server) compute(r *http.Request, prepare func(*http.Request, *access.Se
 	}
 }
 
-// A badRequest is an error in the parameters of a request, and notServed one in its path.
+// A badRequest is an error in the parameters of a request, notServed one in its path, and a forbidden one in its headers.
 type (
 	badRequest struct{ error }
 	notServed  struct{ error }
+	forbidden  struct{ error }
 )
 
 // statusOf returns the HTTP status of an error.
@@ -196,6 +197,9 @@ func statusOf(err error) int {
 	}
 	if _, isUnknown := errors.AsType[notServed](err); isUnknown {
 		return http.StatusNotFound
+	}
+	if _, isForbidden := errors.AsType[forbidden](err); isForbidden {
+		return http.StatusForbidden
 	}
 	return http.StatusInternalServerError
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"html/template"
 	"net/http"
 	"strings"
@@ -154,11 +155,25 @@ func (s *server) session(ctx context.Context, r *http.Request) (*access.Session,
 	if s.Gate == nil {
 		return nil, nil //nolint:nilnil // no session is no error
 	}
+	if err := checkSender(r); err != nil {
+		return nil, err
+	}
 	token, _ := tokenOf(r)
 	if token == "" {
 		return nil, apierrors.NewUnauthorized("sign in, or send a bearer token in the header Authorization")
 	}
 	return s.Gate.Open(ctx, token)
+}
+
+// checkSender refuses requests of proxies that impersonate users: their token is that of the proxy, which may see more than the user.
+func checkSender(r *http.Request) error {
+	const prefix = "Impersonate-"
+	for name := range r.Header {
+		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			return forbidden{fmt.Errorf("the header %s is not supported: the proxy must send the token of the user, not one of its own", name)}
+		}
+	}
+	return nil
 }
 
 // signedIn serves files to users only. A browser that opens the page gets the sign-in page instead.

@@ -252,6 +252,19 @@ func TestNamesOfNothing(t *testing.T) {
 	}
 }
 
+// A proxy that impersonates a user shows them nothing: what its own token may see is not what they may see.
+func TestImpersonation(t *testing.T) {
+	s := startSite(t, teamStore())
+	for _, header := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Extra-Scopes", "Impersonate-Uid"} {
+		for _, path := range []string{"/", "/app.js", "/api/v1/about", "/api/v1/jobsets", "/api/v1/jobsets/team/team-js", "/api/v1/events"} {
+			r, body := s.do(t, http.MethodGet, path, "root", func(r *http.Request) { r.Header[header] = []string{"eve"} })
+			if r.StatusCode != http.StatusForbidden || !strings.Contains(body, "the header "+http.CanonicalHeaderKey(header)+" is not supported") {
+				t.Errorf("%s with %s: %s %s", path, header, r.Status, body)
+			}
+		}
+	}
+}
+
 func TestUserWhoMayNotGetJobSets(t *testing.T) {
 	for lacks, want := range map[string][2]bool{"get jobsets": {true, false}, "list jobsets": {false, true}, "list workloads": {false, false}} {
 		s := startSite(t, teamStore())
