@@ -37,7 +37,7 @@ func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
 func TestChartInModeShadow(t *testing.T) {
 	want := objects(t, kustomize(t, "config/shadow"))
 	delete(want, "Namespace//tranche-system") // helm install --create-namespace makes it
-	got := objects(t, helm(t, "--set=mode=Shadow", "--set=visibility.enable=true", "--set=monitoring.enabled=true"))
+	got := objects(t, helm(t, "--set=mode=Shadow", "--set=visibility.enable=true", "--set=dashboard.enable=true", "--set=monitoring.enabled=true"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-kustomize +helm\n%.2000s", diff)
 	}
