@@ -26,8 +26,11 @@ const (
 	maxConnections = 500
 	maxHeader      = 32 << 10
 	headerTime     = 10 * time.Second
-	idleTime       = time.Minute
-	stopTime       = 2 * time.Second
+	bodyTime       = 10 * time.Second
+	// writeTime is how long a client may take to receive a whole answer. Answers and events of streams have their own, shorter limits.
+	writeTime = 40 * time.Second
+	idleTime  = time.Minute
+	stopTime  = 2 * time.Second
 )
 
 // A listener serves the dashboard over TLS.
@@ -83,9 +86,10 @@ func (l *listener) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) 
 
 func (l *listener) serve(ctx context.Context, on net.Listener) error {
 	s := &http.Server{
-		Handler: l.survivePanics(l.handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams of events end with it
-		ErrorLog:    log.New(quiet{l.log}, "", 0),
+		Handler: l.survivePanics(limitBody(l.handler)), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		WriteTimeout: writeTime,                                         // and no ReadTimeout, which would end streams of events
+		BaseContext:  func(net.Listener) context.Context { return ctx }, // streams of events end with it
+		ErrorLog:     log.New(quiet{l.log}, "", 0),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(on) }()
@@ -111,6 +115,17 @@ func (l *listener) survivePanics(next http.Handler) http.Handler {
 				http.Error(w, "the manager could not answer; its log has the reason", http.StatusInternalServerError)
 			}
 		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limitBody limits how long a client may take to send the body that it has announced: before net/http writes an answer it reads what the handler
+// has left of the body. A handler may set another limit.
+func limitBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // servers of tests may have none
+		}
 		next.ServeHTTP(w, r)
 	})
 }
