@@ -120,11 +120,21 @@ func Restored(job *batchv1.Job) *batchv1.Job {
 	var added additions
 	// A value that cannot be parsed was not written by the manager, and the admission policies reject other writers.
 	if json.Unmarshal([]byte(job.Annotations[apis.AdmissionAdditionsAnnotation]), &added) == nil {
+		added.Labels = slices.DeleteFunc(added.Labels, func(key string) bool { return selects(job.Spec.Selector, key) })
 		added.takeBack(template)
 	}
 	delete(restored.Annotations, apis.FlavorNodeLabelsAnnotation)
 	delete(restored.Annotations, apis.AdmissionAdditionsAnnotation)
 	return restored
+}
+
+// selects reports whether a selector asks for a label. The API server accepts no pod template without such a label, so no admission added it.
+func selects(selector *metav1.LabelSelector, key string) bool {
+	if selector == nil {
+		return false
+	}
+	_, asks := selector.MatchLabels[key]
+	return asks || slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 }
 
 // IsRestored reports whether a Job contains no addition of an admission.

@@ -268,6 +268,20 @@ func TestRestored(t *testing.T) {
 	}
 }
 
+// The API server accepts no pod template without the labels that the Job selects its pods by.
+func TestRestoredKeepsSelector(t *testing.T) {
+	job := &batchv1.Job{Spec: batchv1.JobSpec{Selector: &metav1.LabelSelector{
+		MatchLabels:      map[string]string{batchv1.ControllerUidLabel: "u1"},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}},
+	}}}
+	job.Annotations = map[string]string{apis.AdmissionAdditionsAnnotation: `{"labels":["` + batchv1.ControllerUidLabel + `","team","added"]}`}
+	job.Spec.Template.Labels = map[string]string{batchv1.ControllerUidLabel: "u1", "team": "ml", "added": "x"}
+	want := map[string]string{batchv1.ControllerUidLabel: "u1", "team": "ml"}
+	if diff := cmp.Diff(want, childjob.Restored(job).Spec.Template.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
 func TestReleasedRefusesContradictions(t *testing.T) {
 	flavors := map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": "a100"}}}}
 	assignment := &kueue.PodSetAssignment{Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "a100"}}
