@@ -208,6 +208,23 @@ var _ = Describe("The guards of queued Jobs", func() {
 		}
 	}, SpecTimeout(patience))
 
+	It("refuse keys of Tranche that a Job has when it joins its queue", func(ctx SpecContext) {
+		for _, kind := range []string{"labels", "annotations"} {
+			job := newQueuedJob(namespace, "forged-"+kind)
+			job.Labels, job.Spec.Suspend = map[string]string{"team": "ml"}, new(true)
+			forged := map[string]string{apis.AdmissionAdditionsAnnotation: "x", "note": "x"}
+			if job.Annotations = forged; kind == "labels" {
+				job.Labels, job.Annotations = forged, map[string]string{"note": "x"}
+			}
+			Expect(tenant.Create(ctx, job)).To(Succeed())
+			join := `{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"}`
+			expectAnswer(tenant.Patch(ctx, job.DeepCopy(), jsonPatch("["+join+"]"), client.DryRunAll), "metadata."+kind+": only Tranche's manager")
+			remove := fmt.Sprintf(`{"op":"remove","path":"/metadata/%s/tranche.dev~1admission-additions"}`, kind)
+			Expect(tenant.Patch(ctx, job, jsonPatch("["+remove+","+join+"]"), client.DryRunAll)).To(Succeed())
+			Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+		}
+	}, SpecTimeout(patience))
+
 	It("queue and hold a Job that names no queue where there is a LocalQueue named default", func(ctx SpecContext) {
 		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
