@@ -224,7 +224,7 @@ func (w *Step) stop(s *Snapshot, why string) bool {
 	case childjob.IsEnding(job):
 	case childjob.IsNoticed(job):
 		w.Hold, w.Why = job, why
-	case childjob.IsRunning(job) || hasStarted(job) && childjob.HasPods(job):
+	case childjob.IsRunning(job) || wasReleased(job) && childjob.HasPods(job):
 	case len(s.Owned.Pods) > 0:
 		w.requeueWithin(podsEvery)
 	case hasStarted(job):
@@ -239,6 +239,10 @@ func (w *Step) stop(s *Snapshot, why string) bool {
 
 // hasStarted reports whether a Job may have had pods since its start time was last removed.
 func hasStarted(job *batchv1.Job) bool { return job.Status.StartTime != nil }
+
+// wasReleased reports whether a Job was released and may have, or get, pods since. The Job controller can be creating them although the Job shows
+// no start time and is held again: its status is newer than that only when it reports that the Job is suspended.
+func wasReleased(job *batchv1.Job) bool { return hasStarted(job) || !isRestored(job) }
 
 // release lets a held Job run with what it is admitted to.
 func (w *Step) release(s *Snapshot, workload *kueue.Workload) {

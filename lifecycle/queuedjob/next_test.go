@@ -227,6 +227,13 @@ func TestNext(t *testing.T) {
 			job.Annotations[apis.SuspendedAnnotation] = "true"
 			return snapshot(job, w)
 		}, "change hold"},
+		"its user suspends it, and the Job controller has not noticed its release": {func() *queuedjob.Snapshot {
+			job, w := running()
+			job.Spec.Suspend, job.Status = new(true), batchv1.JobStatus{}
+			job.Annotations[apis.SuspendedAnnotation] = "true"
+			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.SuspendedGate}
+			return snapshot(job, w)
+		}, ""},
 		"its user has suspended it": {func() *queuedjob.Snapshot {
 			job := newJob()
 			job.Annotations = map[string]string{apis.SuspendedAnnotation: "true"}
