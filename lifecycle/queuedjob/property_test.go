@@ -25,7 +25,9 @@ type world struct {
 	*rapid.T
 	job *batchv1.Job
 	// shown is the Job as the cache of the manager has it.
-	shown    *batchv1.Job
+	shown *batchv1.Job
+	// seen is the Job as the Job controller has read it for a sync that it has not ended, or nil.
+	seen     *batchv1.Job
 	workload *kueue.Workload
 	// active and terminating pods.
 	active, terminating int32
@@ -51,6 +53,11 @@ func TestNextInAnyOrder(t *testing.T) {
 			"stale":     func(*rapid.T) { w.reconcileWith(w.shown, 9) },
 			"cache":     func(*rapid.T) { w.shown = w.job.DeepCopy() },
 			"job":       func(*rapid.T) { w.controlJob() },
+			"read": func(*rapid.T) {
+				if w.seen == nil {
+					w.seen = w.job
+				}
+			},
 			"pod":       func(*rapid.T) { w.terminate() },
 			"succeed":   func(*rapid.T) { w.succeed() },
 			"admit":     func(*rapid.T) { w.admit() },
@@ -224,13 +231,13 @@ func (w *world) evict() {
 	}
 }
 
-// user does what the policies make of a user's write of spec.suspend.
+// user does what the policies make of a user's write of spec.suspend. A user who resumes a Job also removes the annotation.
 func (w *world) user(suspends bool) {
 	isSuspended := *w.job.Spec.Suspend
 	w.putJob(func(j *batchv1.Job) {
 		switch {
 		case suspends && !isSuspended:
-			j.Spec.Suspend = new(true)
+			j.Spec.Suspend = new(childjob.IsNoticed(j))
 			metav1.SetMetaDataAnnotation(&j.ObjectMeta, apis.SuspendedAnnotation, "true")
 		case !suspends:
 			delete(j.Annotations, apis.SuspendedAnnotation)
@@ -238,33 +245,40 @@ func (w *world) user(suspends bool) {
 	})
 }
 
-// controlJob plays the Job controller.
+// controlJob plays the Job controller: it acts on the Job as it has read it, and then writes the status, unless the Job has changed since.
 func (w *world) controlJob() {
+	seen := w.seen
+	if w.seen = nil; seen == nil {
+		seen = w.job
+	}
 	if childjob.IsFinished(w.job, batchv1.JobComplete) {
 		return
 	}
-	w.putJob(func(j *batchv1.Job) {
-		isSuspended := *j.Spec.Suspend
-		switch {
-		case isSuspended:
-			w.terminating, w.active = w.terminating+w.active, 0
-		case j.Status.Succeeded >= *j.Spec.Completions:
-			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue})
-		default:
-			if j.Status.StartTime == nil {
-				j.Status.StartTime = new(metav1.NewTime(start))
-			}
-			w.active = min(*j.Spec.Parallelism, *j.Spec.Completions-j.Status.Succeeded)
-		}
-		j.Status.Active, j.Status.Terminating, j.Status.Ready = w.active, new(w.terminating), new(w.active)
-		status := corev1.ConditionFalse
-		if isSuspended {
-			status = corev1.ConditionTrue
-		}
-		if !childjob.IsFinished(j, batchv1.JobComplete) {
-			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status}}
-		}
-	})
+	isSuspended, isComplete := *seen.Spec.Suspend, w.job.Status.Succeeded >= *seen.Spec.Completions
+	switch {
+	case isSuspended:
+		w.terminating, w.active = w.terminating+w.active, 0
+	case !isComplete:
+		w.active = min(*seen.Spec.Parallelism, *seen.Spec.Completions-w.job.Status.Succeeded)
+	}
+	if seen.ResourceVersion == w.job.ResourceVersion {
+		w.putJob(func(j *batchv1.Job) { w.writeStatus(j, isSuspended, isComplete) })
+	}
+}
+
+func (w *world) writeStatus(j *batchv1.Job, isSuspended, isComplete bool) {
+	j.Status.Active, j.Status.Terminating, j.Status.Ready = w.active, new(w.terminating), new(w.active)
+	switch {
+	case isSuspended:
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
+		return
+	case j.Status.StartTime == nil:
+		j.Status.StartTime = new(metav1.NewTime(start))
+	}
+	j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse}}
+	if isComplete {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue})
+	}
 }
 
 func (w *world) terminate() { w.terminating = max(0, w.terminating-1) }

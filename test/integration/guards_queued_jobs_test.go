@@ -174,6 +174,9 @@ var _ = Describe("The guards of queued Jobs", func() {
 
 	It("record a suspension by the user, and end it", func(ctx SpecContext) {
 		job := released(ctx)
+		Eventually(func(g Gomega) {
+			g.Expect(get(ctx, job).Status.StartTime).NotTo(BeNil(), "the Job controller has noticed the release")
+		}).WithContext(ctx).Should(Succeed())
 		suspend := func(value bool) *batchv1.Job {
 			Expect(tenant.Patch(ctx, job, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, value)))).To(Succeed())
 			return get(ctx, job)
@@ -184,6 +187,23 @@ var _ = Describe("The guards of queued Jobs", func() {
 		now = suspend(false)
 		Expect(*now.Spec.Suspend).To(BeTrue(), "only the manager releases it")
 		Expect(now.Annotations).NotTo(HaveKey(apis.SuspendedAnnotation))
+	}, SpecTimeout(patience))
+
+	It("only record a suspension by the user while the Job still reports that it is suspended", func(ctx SpecContext) {
+		job := newQueuedJob(namespace, "train")
+		// Nobody but this spec writes its status.
+		job.Labels, job.Spec.ManagedBy, job.Spec.Suspend = nil, new("example.com/controller"), new(false)
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":
+			{"kueue.x-k8s.io/queue-name":"main","tranche.dev/hold":"queued"}}}`)))).To(Succeed())
+		for status, stays := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: false} {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status, LastTransitionTime: metav1.Now()}}
+			Expect(env.adminClient.Status().Update(ctx, job)).To(Succeed())
+			now := job.DeepCopy()
+			Expect(tenant.Patch(ctx, now, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)), client.DryRunAll)).To(Succeed())
+			Expect(now.Annotations).To(HaveKeyWithValue(apis.SuspendedAnnotation, "true"))
+			Expect(*now.Spec.Suspend).To(Equal(!stays), "the condition Suspended is %s", status)
+		}
 	}, SpecTimeout(patience))
 
 	It("queue a suspended Job that gets a queue name, and no Job that runs", func(ctx SpecContext) {
