@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -379,6 +380,30 @@ func TestReclaimIndexed(t *testing.T) {
 				t.Errorf("%d reclaimable pods, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// The end of a Job that was admitted with fewer pods takes one write for each change of the pods that it needs.
+func TestReclaimPartial(t *testing.T) {
+	job := newJob()
+	job.Spec.Parallelism, job.Spec.Completions = new(int32(100)), new(int32(1000))
+	job.Annotations = map[string]string{apis.MinParallelismAnnotation: "1"}
+	w := waiting(job)
+	smaller := admission(w)
+	smaller.PodSetAssignments[0].Count = new(int32(50))
+	w = workloadstatus.Merge(w, new(workloadstatus.Admitted(w, smaller, start)))
+	job = queuedjob.Next(snapshot(job, w)).Release.After
+	for _, c := range []struct{ succeeded, writes, held int32 }{{0, 0, 50}, {950, 0, 50}, {951, 1, 49}, {990, 1, 10}, {999, 1, 1}, {1000, 0, 1}} {
+		job.Status = batchv1.JobStatus{StartTime: new(metav1.NewTime(start)), Succeeded: c.succeeded}
+		writes := int32(0)
+		for step := queuedjob.Next(snapshot(job, w)); step.Reclaim != nil && writes < 100; step = queuedjob.Next(snapshot(job, w)) {
+			w = w.DeepCopy()
+			w.Status.ReclaimablePods = step.Reclaim.Pods
+			writes++
+		}
+		if held := elastic.Held(w, "main"); writes != c.writes || held != c.held {
+			t.Errorf("%d pods have succeeded: %d writes, and quota for %d pods is held, want %d and %d", c.succeeded, writes, held, c.writes, c.held)
+		}
 	}
 }
 

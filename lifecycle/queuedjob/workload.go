@@ -149,10 +149,11 @@ func (s *Snapshot) reclaimable(workload *kueue.Workload) []kueue.ReclaimablePod 
 	if !quotaworkload.HoldsQuota(workload) {
 		left = needed(Restored(s.Job))
 	}
-	if left == 0 {
+	// A quota Workload that was admitted with fewer pods than it asks for holds no quota for the others.
+	if left == 0 || quotaworkload.HoldsQuota(workload) && left >= elastic.Held(workload, string(name)) {
 		return workload.Status.ReclaimablePods
 	}
-	if pods := elastic.Charged(workload, string(name), 0) - left; pods > 0 {
+	if pods := workload.Spec.PodSets[0].Count - left; pods > 0 {
 		return []kueue.ReclaimablePod{{Name: name, Count: pods}}
 	}
 	return nil
