@@ -170,6 +170,11 @@ func TestNext(t *testing.T) {
 			job.Status.Succeeded = 1
 			return snapshot(job, w)
 		}, "reclaim"},
+		"one of its pods has succeeded, and one terminates": {func() *queuedjob.Snapshot {
+			job, w := running()
+			job.Status.Succeeded, job.Status.Terminating = 1, new(int32(1))
+			return snapshot(job, w)
+		}, ""},
 		"it runs, and lost its quota Workload": {func() *queuedjob.Snapshot {
 			job, _ := running()
 			return snapshot(job, nil)

@@ -149,8 +149,9 @@ func (s *Snapshot) reclaimable(workload *kueue.Workload) []kueue.ReclaimablePod 
 	if !quotaworkload.HoldsQuota(workload) {
 		left = needed(Restored(s.Job))
 	}
-	// A quota Workload that was admitted with fewer pods than it asks for holds no quota for the others.
-	if left == 0 || quotaworkload.HoldsQuota(workload) && left >= elastic.Held(workload, string(name)) {
+	// A quota Workload that was admitted with fewer pods than it asks for holds no quota for the others. Pods that terminate still use theirs.
+	held, terminates := elastic.Held(workload, string(name)), ptr.Deref(s.Job.Status.Terminating, 0) > 0
+	if left == 0 || quotaworkload.HoldsQuota(workload) && (left >= held || terminates) {
 		return workload.Status.ReclaimablePods
 	}
 	if pods := workload.Spec.PodSets[0].Count - left; pods > 0 {
