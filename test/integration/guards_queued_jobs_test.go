@@ -264,6 +264,12 @@ var _ = Describe("The guards of queued Jobs", func() {
 		ofGroup.Spec.Template.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "group"}
 		Expect(tenant.Create(ctx, ofGroup, client.DryRunAll)).To(Succeed())
 		Expect(ofGroup.Labels).NotTo(HaveKey(apis.QueueLabel), "its pods are gated")
+		selecting := newQueuedJob(namespace, "selecting")
+		selecting.Labels, selecting.Spec.ManualSelector = nil, new(true)
+		selecting.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"own": "x"}}
+		selecting.Spec.Template.Labels = map[string]string{"own": "x"}
+		Expect(tenant.Create(ctx, selecting, client.DryRunAll)).To(Succeed())
+		Expect(selecting.Labels).NotTo(HaveKey(apis.HoldLabel), "it could not be queued")
 		named := newQueuedJob(namespace, "named")
 		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
 		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
