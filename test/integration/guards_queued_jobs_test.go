@@ -222,10 +222,27 @@ var _ = Describe("The guards of queued Jobs", func() {
 				continue
 			}
 			start := jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}},{"op":"replace","path":"/spec/suspend","value":false}]`)
-			expectAnswer(tenant.Patch(ctx, job.DeepCopy(), start), "this Job does not wait for quota")
-			Expect(tenant.Patch(ctx, job, queue)).To(Succeed())
-			Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+			for _, patch := range []client.Patch{start, queue} {
+				queued := job.DeepCopy()
+				Expect(tenant.Patch(ctx, queued, patch, client.DryRunAll)).To(Succeed())
+				Expect(queued.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+				Expect(*queued.Spec.Suspend).To(BeTrue())
+			}
 		}
+	}, SpecTimeout(patience))
+
+	It("queue a suspended Job from before the installation when it is started", func(ctx SpecContext) {
+		// As no policy has seen it.
+		job := newQueuedJob(namespace, "early")
+		job.Spec.Suspend = new(true)
+		Expect(env.clientAs(testenv.ManagerUser).Create(ctx, job)).To(Succeed())
+		Expect(job.Labels).NotTo(HaveKey(apis.HoldLabel))
+		note := job.DeepCopy()
+		Expect(tenant.Patch(ctx, note, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"ml"}}}`)), client.DryRunAll)).To(Succeed())
+		Expect(note.Labels).NotTo(HaveKey(apis.HoldLabel), "it waits for its user")
+		Expect(tenant.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
+		Expect(*job.Spec.Suspend).To(BeTrue())
+		Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
 	}, SpecTimeout(patience))
 
 	It("refuse keys of Tranche that a Job has when it joins its queue", func(ctx SpecContext) {
