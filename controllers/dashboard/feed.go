@@ -49,12 +49,16 @@ func watch[T client.Object](ctx context.Context, f *feed, c cache.Cache, kind T)
 	return err
 }
 
-// use changes the Model. A panic would end the manager: the page is less important.
+// use changes the Model by an object.
 func (f *feed) use(object client.Object, change func(m *model.Model)) {
+	f.change("Showing an object on the dashboard", change, "kind", fmt.Sprintf("%T", object), "namespace", object.GetNamespace(), "name", object.GetName())
+}
+
+// change changes the Model. A panic would end the manager: the page is less important.
+func (f *feed) change(doing string, change func(m *model.Model), about ...any) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			f.log.Error(fmt.Errorf("panic: %v", cause), "Showing an object on the dashboard", "kind", fmt.Sprintf("%T", object),
-				"namespace", object.GetNamespace(), "name", object.GetName(), "stack", string(debug.Stack()))
+			f.log.Error(fmt.Errorf("panic: %v", cause), doing, append(about, "stack", string(debug.Stack()))...)
 		}
 	}()
 	f.store.Use(change)
@@ -75,7 +79,7 @@ func (f *feed) Start(ctx context.Context) error {
 	for _, hasSynced := range f.synced {
 		toolscache.WaitForCacheSync(ctx.Done(), hasSynced)
 	}
-	f.store.Use((*model.Model).Touch) // the page shows that everything has been read
+	f.change("Showing that everything has been read", (*model.Model).Touch) // the page shows that everything has been read
 	ticker := time.NewTicker(model.SampleInterval)
 	defer ticker.Stop()
 	for {
@@ -83,7 +87,7 @@ func (f *feed) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			f.store.Use(func(m *model.Model) { m.Sample(now) })
+			f.change("Sampling usage for the dashboard", func(m *model.Model) { m.Sample(now) })
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -109,4 +110,20 @@ func TestFeedSurvivesPanics(t *testing.T) {
 	if f.store.Version() == before || len(logged) != 1 || !strings.Contains(logged[0], "panic: broken") || !strings.Contains(logged[0], "odd") {
 		t.Errorf("logged %v", logged)
 	}
+}
+
+// A panic while usage is sampled is reported, and the next sample is taken.
+func TestSamplesSurvivePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged []string
+		f := &feed{store: &server.Store{}, log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})} // it has no Model
+		ctx, cancel := context.WithTimeout(t.Context(), 2*model.SampleInterval+time.Second)
+		defer cancel()
+		if err := f.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if text := strings.Join(logged, ""); len(logged) != 3 || strings.Count(text, "Sampling usage") != 2 || strings.Count(text, "everything has been read") != 1 {
+			t.Errorf("logged %v", logged)
+		}
+	})
 }
