@@ -49,6 +49,8 @@ type jobSet struct {
 	restarts        int32
 }
 
+func (js *jobSet) owner() ownerKey { return ownerKey{js.key.Namespace, js.uid} }
+
 func compareJobSets(a, b *jobSet) int { return compareKeys(a.key, b.key) }
 
 func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
@@ -63,11 +65,11 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 		m.jobSetsByKey[key] = js
 		m.jobSets.Insert(js)
 		m.count(key.Namespace, 1)
-		o := m.owner(object.UID)
+		o := m.owner(js.owner())
 		o.submitted = object.CreationTimestamp.Time
 		m.reorder(o)
 	}
-	m.owner(js.uid).expected = expectedStartOf(object)
+	m.owner(js.owner()).expected = expectedStartOf(object)
 	js.queue, js.created, js.restarts = string(jobsetstate.QueueOf(object)), object.CreationTimestamp.Time, object.Status.Restarts
 	js.state, js.reason, js.message = stateOfJobSet(object)
 	js.progress = ""
@@ -84,10 +86,10 @@ func (m *Model) forgetJobSet(key types.NamespacedName) {
 	delete(m.jobSetsByKey, key)
 	m.jobSets.Remove(js)
 	m.count(key.Namespace, -1)
-	o := m.owner(js.uid)
+	o := m.owner(js.owner())
 	o.submitted, o.expected = time.Time{}, nil
 	if len(o.members) == 0 {
-		delete(m.owners, js.uid)
+		delete(m.owners, js.owner())
 		return
 	}
 	m.reorder(o)
@@ -176,7 +178,7 @@ func (m *Model) jobSetRow(v Viewer, js *jobSet) JobSetRow {
 		Namespace: js.key.Namespace, Name: js.key.Name, Queue: js.queue, ClusterQueue: v.clusterQueueFor(m.clusterQueueOf(js)), State: js.state, Created: js.created,
 		Restarts: js.restarts, Progress: m.redact(v, js.progress), Reason: js.reason, Message: m.redact(v, js.message),
 	}
-	if o := m.owners[js.uid]; o != nil && o.expected != nil {
+	if o := m.owners[js.owner()]; o != nil && o.expected != nil {
 		row.ExpectedStart = o.expected.answer()
 	}
 	return row

@@ -18,7 +18,7 @@ type Model struct {
 	cohorts       map[string]*cohort
 	localQueues   map[types.NamespacedName]*localQueue
 	workloads     map[types.NamespacedName]*workload
-	owners        map[types.UID]*owner
+	owners        map[ownerKey]*owner
 	jobSets       *ordered.List[*jobSet]
 	jobSetsByKey  map[types.NamespacedName]*jobSet
 	// namespaces counts the JobSets and quota Workloads of each namespace.
@@ -36,7 +36,7 @@ type Model struct {
 func New() *Model {
 	return &Model{
 		clusterQueues: map[string]*clusterQueue{}, cohorts: map[string]*cohort{}, localQueues: map[types.NamespacedName]*localQueue{},
-		workloads: map[types.NamespacedName]*workload{}, owners: map[types.UID]*owner{},
+		workloads: map[types.NamespacedName]*workload{}, owners: map[ownerKey]*owner{},
 		jobSets: ordered.New(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{}, queueNamespaces: map[string]int{},
 		history: history{series: map[string]*series{}},
 	}

@@ -12,10 +12,10 @@ func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey
 // HasNamespace reports whether a namespace has observed objects.
 func (m *Model) HasNamespace(name string) bool { return m.hasNamespace(name) }
 
-// WorkloadsOf returns the names of the quota Workloads of a JobSet in the order of their names.
-func (m *Model) WorkloadsOf(jobSet types.UID) []types.NamespacedName {
+// WorkloadsOf returns the names of the quota Workloads of a JobSet in its namespace, in the order of their names.
+func (m *Model) WorkloadsOf(namespace string, jobSet types.UID) []types.NamespacedName {
 	var keys []types.NamespacedName
-	if o := m.owners[jobSet]; o != nil {
+	if o := m.owners[ownerKey{namespace, jobSet}]; o != nil {
 		for w := range o.members {
 			keys = append(keys, w.key)
 		}

@@ -226,3 +226,17 @@ func TestPartOfTheRights(t *testing.T) {
 		t.Errorf("the stage is in ClusterQueue %s", got.Stages[0].ClusterQueue)
 	}
 }
+
+// A quota Workload of another namespace does not belong to a JobSet, though its controller has the UID of the JobSet.
+func TestOwnerOfAnotherNamespace(t *testing.T) {
+	m := dashboard.New()
+	js := jobSet("mine", "js", "train")
+	mine, other := stageWorkload(js, "train"), stageWorkload(js, "train")
+	other.Namespace, other.Name, other.UID = "secret", "secret-w", "secret-w"
+	for _, object := range []metav1.Object{clusterQueue("q", "", "1"), localQueue("mine", "lq", "q"), localQueue("secret", "lq", "q"), js, mine, other} {
+		m.Observe(object)
+	}
+	if got := fmt.Sprint(m.WorkloadsOf("mine", js.UID)); got != "[mine/js-train]" {
+		t.Errorf("the JobSet has %s", got)
+	}
+}

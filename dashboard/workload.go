@@ -88,11 +88,17 @@ type charge struct {
 
 // An owner groups the quota Workloads of a JobSet or a gang of pods, which have one place in line.
 type owner struct {
-	uid       types.UID
+	key       ownerKey
 	submitted time.Time
 	members   map[*workload]struct{}
 	// expected is when the first waiting stage of a JobSet is expected to start, or nil.
 	expected *expectedStart
+}
+
+// An ownerKey identifies an owner. Anybody who may write quota Workloads can write the UID of an object in another namespace into one of theirs.
+type ownerKey struct {
+	namespace string
+	uid       types.UID
 }
 
 func (m *Model) observeWorkload(object *kueue.Workload) {
@@ -130,7 +136,7 @@ func (m *Model) detach(w *workload) {
 		w.owner = nil
 		delete(o.members, w)
 		if len(o.members) == 0 && o.submitted.IsZero() {
-			delete(m.owners, o.uid)
+			delete(m.owners, o.key)
 			return
 		}
 		m.reorder(o)
@@ -145,7 +151,7 @@ func (m *Model) attach(w *workload, object *kueue.Workload) {
 		w.ownerKind, w.ownerName = ref.Kind, ref.Name
 	}
 	if uid := ownerOf(object); uid != "" {
-		w.owner = m.owner(uid)
+		w.owner = m.owner(ownerKey{object.Namespace, uid})
 		w.owner.members[w] = struct{}{}
 	}
 	m.enlist(w)
@@ -162,11 +168,11 @@ func ownerOf(object *kueue.Workload) types.UID {
 	return types.UID(object.Labels[apis.PlanUIDLabel])
 }
 
-func (m *Model) owner(uid types.UID) *owner {
-	o := m.owners[uid]
+func (m *Model) owner(key ownerKey) *owner {
+	o := m.owners[key]
 	if o == nil {
-		o = &owner{uid: uid, members: map[*workload]struct{}{}}
-		m.owners[uid] = o
+		o = &owner{key: key, members: map[*workload]struct{}{}}
+		m.owners[key] = o
 	}
 	return o
 }

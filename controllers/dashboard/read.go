@@ -46,7 +46,7 @@ func (r *reader) jobSet(ctx context.Context, key types.NamespacedName) (*model.J
 		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
 	}
 	var keys []types.NamespacedName
-	r.store.Use(func(m *model.Model) { keys = m.WorkloadsOf(objects.JobSet.UID) })
+	r.store.Use(func(m *model.Model) { keys = m.WorkloadsOf(key.Namespace, objects.JobSet.UID) })
 	var waiting []types.NamespacedName
 	for _, k := range keys {
 		w := &kueue.Workload{}
