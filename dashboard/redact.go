@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"slices"
+
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/dashboard/redact"
 )
@@ -29,14 +31,35 @@ func (m *Model) redactRow(v Viewer, row *QueueRow) *QueueRow {
 	return row
 }
 
-// redactExplanation returns an explanation without the names that the viewer may not read.
+// redactExplanation returns an explanation without the names that the viewer may not read. Explanations are shared, so it changes a copy.
 func (m *Model) redactExplanation(v Viewer, x *visibilityapi.Explanation) *visibilityapi.Explanation {
-	if x == nil || v.Namespace == nil {
+	if x == nil || v.Namespace == nil && v.ClusterQueue == nil {
 		return x
 	}
 	redacted := x.Redacted(v.seesNamespace)
 	redacted.Message = m.redact(v, redacted.Message)
+	for _, a := range redacted.Alternatives {
+		for i := range a.Shortages {
+			s := &a.Shortages[i]
+			if !m.seesConstraint(v, &s.Constraint) {
+				s.Constraint.Name = ""
+			}
+			for k := range s.Holders {
+				s.Holders[k].ClusterQueue = v.clusterQueueFor(s.Holders[k].ClusterQueue)
+			}
+		}
+	}
 	return &redacted
+}
+
+// seesConstraint reports whether the viewer sees the ClusterQueue of a limit, or one below its Cohort.
+func (m *Model) seesConstraint(v Viewer, c *visibilityapi.Constraint) bool {
+	if v.ClusterQueue == nil || c.Kind == visibilityapi.ClusterQueue {
+		return v.seesClusterQueue(c.Name)
+	}
+	return slices.ContainsFunc(m.settled().rows, func(row *QueueRow) bool {
+		return row.Kind == KindClusterQueue && slices.Contains(row.Path, c.Name) && v.seesClusterQueue(row.Name)
+	})
 }
 
 // clusterQueueFor returns the name of a ClusterQueue, or nothing if the viewer does not see it.

@@ -80,8 +80,15 @@ func explanation(t *rapid.T) *visibilityapi.Explanation {
 		return visibilityapi.Reference{Namespace: name, Name: name + "-js"}
 	}
 	behind := reference("behind")
+	holder := func(what string) visibilityapi.Holder {
+		return visibilityapi.Holder{Reference: reference(what), ClusterQueue: rapid.SampledFrom([]string{"qa", "qb"}).Draw(t, "queue of "+what)}
+	}
+	constraint := rapid.SampledFrom([]visibilityapi.Constraint{
+		{Kind: visibilityapi.ClusterQueue, Name: "qa"}, {Kind: visibilityapi.ClusterQueue, Name: "qb"},
+		{Kind: visibilityapi.Cohort, Name: "cohort-of-qa"}, {Kind: visibilityapi.Cohort, Name: "cohort-of-qb"},
+	}).Draw(t, "constraint")
 	return &visibilityapi.Explanation{Message: gossip(t), Behind: &behind, Alternatives: []visibilityapi.Alternative{{
-		Shortages: []visibilityapi.Shortage{{Holders: []visibilityapi.Holder{{Reference: reference("holder 1")}, {Reference: reference("holder 2")}}}},
+		Shortages: []visibilityapi.Shortage{{Constraint: constraint, Holders: []visibilityapi.Holder{holder("holder 1"), holder("holder 2")}}},
 	}}}
 }
 
@@ -132,6 +139,11 @@ func TestNoAnswerNamesWhatIsHidden(t *testing.T) {
 			}
 		}
 		v := dashboard.Viewer{Namespace: allowed(sees), JobSets: allowed(seesJobSets)}
+		seesQueue := map[string]bool{"qa": rapid.Bool().Draw(t, "sees qa"), "qb": rapid.Bool().Draw(t, "sees qb")}
+		v.ClusterQueue = func(name string) bool { return seesQueue[name] }
+		if rapid.Bool().Draw(t, "sees all namespaces") {
+			v.Namespace, sees = nil, []bool{true, true, true, true}
+		}
 		text, err := json.Marshal(p.answers(v))
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +156,15 @@ func TestNoAnswerNamesWhatIsHidden(t *testing.T) {
 				t.Errorf("namespace %s is not named", tenant(i))
 			}
 		}
-		for _, queue := range []string{"qa", "qb"} {
+		for queue, isSeen := range seesQueue {
+			// The name of its Cohort has its name.
+			if named := strings.Count(withoutKeys(string(text)), queue); !isSeen && named > 0 {
+				t.Errorf("ClusterQueue %s is named %d times", queue, named)
+			} else if !isSeen {
+				continue
+			} else if named == 0 {
+				t.Errorf("ClusterQueue %s is not named", queue)
+			}
 			full, _ := p.model.Queue(dashboard.Viewer{}, queue, start)
 			got, _ := p.model.Queue(v, queue, start)
 			if fmt.Sprint(full.States) != fmt.Sprint(got.States) || len(full.LocalQueues) != len(got.LocalQueues)+got.HiddenLocalQueues {
@@ -222,6 +242,15 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	v := dashboard.Viewer{ClusterQueue: none}
 	objects := &dashboard.JobSetObjects{JobSet: jobSet("mine", "js", "train"), Workloads: []*kueue.Workload{stageWorkload(jobSet("mine", "js"), "train")}}
+	limit := visibilityapi.Constraint{Kind: visibilityapi.ClusterQueue, Name: "q"}
+	x := &visibilityapi.Explanation{Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{{Constraint: limit}}}}}
+	objects.Explanations = map[string]*visibilityapi.Explanation{objects.Workloads[0].Name: x}
+	if got := m.JobSet(v, objects, start); got.Stages[0].Explanation.Alternatives[0].Shortages[0].Constraint.Name != "" {
+		t.Error("the limit names the ClusterQueue")
+	}
+	if s := &x.Alternatives[0].Shortages[0]; s.Constraint.Name != "q" {
+		t.Error("the explanation, which others share, is changed")
+	}
 	if got := m.JobSet(v, objects, start); got.Stages[0].ClusterQueue != "" {
 		t.Errorf("the stage is in ClusterQueue %s", got.Stages[0].ClusterQueue)
 	}
