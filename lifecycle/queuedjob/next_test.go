@@ -139,6 +139,18 @@ func parts(w *queuedjob.Step) string {
 	return strings.Join(all, " ")
 }
 
+// What a write finds out, such as that the API server rejects a release, is reported in the same Step.
+func TestWriteReports(t *testing.T) {
+	reported := ""
+	err := queuedjob.Next(snapshot(newJob(), admitted(newJob()))).Write(&queuedjob.Writer{
+		Release: func(w *queuedjob.Step) error { w.Complaint = "rejected"; return nil },
+		Report:  func(w *queuedjob.Step) error { reported = w.Complaint; return nil },
+	})
+	if err != nil || reported != "rejected" {
+		t.Errorf("reported %q, error %v", reported, err)
+	}
+}
+
 func TestNext(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train-x"}}
 	cases := map[string]struct {

@@ -96,7 +96,7 @@ func (w *Step) requeueWithin(left time.Duration) {
 // A Writer writes the parts of a Step. The order of the functions is the order of the writes.
 type Writer struct {
 	Create, Change, Hold, Conclude, ClearStart, Restore, Release, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
-	RemoveFinalizers, DeleteWorkloads, Report, DeleteExpired func(*Step) error
+	RemoveFinalizers, DeleteWorkloads, DeleteExpired, Report func(*Step) error
 }
 
 // Write writes a Step, and stops at the first error: later writes may rely on earlier ones.
@@ -119,7 +119,6 @@ func (w *Step) Write(to *Writer) error {
 		{w.Reopen != nil, to.Reopen},
 		{len(w.RemoveFinalizers) > 0, to.RemoveFinalizers},
 		{len(w.DeleteWorkloads) > 0, to.DeleteWorkloads},
-		{w.Refusal+w.Complaint+w.PriorityKept != "", to.Report},
 		{w.DeleteExpired != nil, to.DeleteExpired},
 	} {
 		if !part.isNeeded {
@@ -128,6 +127,10 @@ func (w *Step) Write(to *Writer) error {
 		if err := part.write(w); err != nil {
 			return err
 		}
+	}
+	// A write above can have found what to report.
+	if w.Refusal+w.Complaint+w.PriorityKept != "" {
+		return to.Report(w)
 	}
 	return nil
 }
