@@ -48,13 +48,25 @@ func (r *Reconciler) create(ctx context.Context, s *queuedjob.Snapshot, w *queue
 	err := r.writer.Create(ctx, w.Create)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil
+		return r.explainExisting(ctx, s, w)
 	case apply.IsRefusal(err):
 		w.Refusal = fmt.Sprintf("the Job has no quota Workload, because the API server rejects it; fix the Job and submit it again: %v", err)
 		w.RequeueAfter = workloadstatus.RecheckAfter
 		return nil
 	}
 	return err
+}
+
+// explainExisting reports a Workload that has the name of the quota Workload and is not of the Job. Otherwise the cache does not show it yet.
+func (r *Reconciler) explainExisting(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
+	var existing kueue.Workload
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.Create), &existing); err != nil {
+		return fmt.Errorf("read quota Workload %s, which exists: %w", client.ObjectKeyFromObject(w.Create), err)
+	}
+	if w.Refusal = queuedjob.Taken(s.Job, &existing); w.Refusal != "" {
+		w.RequeueAfter = workloadstatus.RecheckAfter
+	}
+	return nil
 }
 
 // hold suspends a Job that may no longer run.

@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -26,6 +27,16 @@ func Misuse(job *batchv1.Job) string {
 		return fmt.Sprintf("spec.managedBy is %q: the Job controller makes no pods for it; delete the Job and submit it again without the field", *job.Spec.ManagedBy)
 	}
 	return ""
+}
+
+// Taken returns what the user has to do if the name of the quota Workload of a Job is that of a Workload of somebody else, such as one that Kueue
+// has left, or "".
+func Taken(job *batchv1.Job, existing *kueue.Workload) string {
+	if existing.Labels[apis.JobLabel] == job.Name && existing.Labels[apis.JobUIDLabel] == string(job.UID) {
+		return ""
+	}
+	return fmt.Sprintf("the Job has no quota Workload, because a Workload %q exists that the manager has not made, as Kueue leaves them: delete it, and "+
+		"remove its finalizers if it stays", existing.Name)
 }
 
 // InsteadOfMissing returns a message that a Job keeps its priority because the class that it names now does not exist, or "" if the Job got

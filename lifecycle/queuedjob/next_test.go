@@ -139,6 +139,21 @@ func parts(w *queuedjob.Step) string {
 	return strings.Join(all, " ")
 }
 
+// A Workload that the manager has not made is named to the user, with the cure; the manager's own is not.
+func TestTaken(t *testing.T) {
+	w := waiting(newJob())
+	if got := queuedjob.Taken(newJob(), w); got != "" {
+		t.Errorf("its own quota Workload: %q", got)
+	}
+	for _, label := range []string{apis.JobLabel, apis.JobUIDLabel} {
+		other := w.DeepCopy()
+		delete(other.Labels, label)
+		if got := queuedjob.Taken(newJob(), other); !strings.Contains(got, `"job-train-e4af4"`) || !strings.Contains(got, "delete it") {
+			t.Errorf("a Workload without the label %s: %q", label, got)
+		}
+	}
+}
+
 // What a write finds out, such as that the API server rejects a release, is reported in the same Step.
 func TestWriteReports(t *testing.T) {
 	reported := ""
