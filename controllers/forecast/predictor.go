@@ -17,8 +17,15 @@ type Predictor struct {
 	board    *Board
 	interval time.Duration
 	limits   Limits
-	// predicted has the time of the objects from which each part was last predicted, by its first ClusterQueue.
+	// predicted has the time of the objects from which each part was last predicted, by its name.
 	predicted map[string]time.Time
+}
+
+// A part is one of those that simulator.Parts returns.
+type part struct {
+	*snapshot.Snapshot
+	// name is that of the first ClusterQueue. It is empty for the part with the objects whose queues do not exist, which has all ClusterQueues.
+	name string
 }
 
 // NeedLeaderElection returns true: only the leader writes answers.
@@ -61,7 +68,7 @@ func (p *Predictor) round(ctx context.Context) error {
 		return sleep(ctx, pause*took)
 	}
 	var (
-		parts     []*snapshot.Snapshot
+		parts     []part
 		durations *simulator.Durations
 		err       error
 	)
@@ -80,24 +87,24 @@ func (p *Predictor) round(ctx context.Context) error {
 }
 
 // read returns the parts of the queues, in the order in which they are to be predicted, and how long earlier runs took.
-func (p *Predictor) read(ctx context.Context, now time.Time) ([]*snapshot.Snapshot, *simulator.Durations, error) {
+func (p *Predictor) read(ctx context.Context, now time.Time) ([]part, *simulator.Durations, error) {
 	all, err := read(ctx, p.config.Cache, p.config.Configuration, now)
 	if err != nil {
 		return nil, nil, err
 	}
 	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(all)}
-	parts := slices.DeleteFunc(simulator.Parts(withoutFinished(all)), func(part *snapshot.Snapshot) bool { return len(part.Workloads) == 0 })
+	parts := named(simulator.Parts(withoutFinished(all)))
 	predicted := make(map[string]time.Time, len(parts))
 	oldest := all.TakenAt
 	for _, part := range parts {
-		if at, isKnown := p.predicted[nameOf(part)]; isKnown {
-			predicted[nameOf(part)] = at
+		if at, isKnown := p.predicted[part.name]; isKnown {
+			predicted[part.name] = at
 			oldest = earlier(oldest, at)
 		}
 	}
 	p.predicted = predicted
 	p.board.forget(now, oldest)
-	slices.SortStableFunc(parts, func(a, b *snapshot.Snapshot) int { return predicted[nameOf(a)].Compare(predicted[nameOf(b)]) })
+	slices.SortStableFunc(parts, func(a, b part) int { return predicted[a.name].Compare(predicted[b.name]) })
 	return parts, durations, nil
 }
 
@@ -108,24 +115,31 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// nameOf returns the name of a part.
-func nameOf(part *snapshot.Snapshot) string {
-	if len(part.ClusterQueues) == 0 {
-		return ""
+// named returns the parts that have quota Workloads, with their names. The last one of all has the objects whose queues do not exist.
+func named(all []*snapshot.Snapshot) []part {
+	var parts []part
+	for i, s := range all {
+		switch {
+		case len(s.Workloads) == 0:
+		case i == len(all)-1 || len(s.ClusterQueues) == 0:
+			parts = append(parts, part{Snapshot: s})
+		default:
+			parts = append(parts, part{Snapshot: s, name: s.ClusterQueues[0].Name})
+		}
 	}
-	return part.ClusterQueues[0].Name
+	return parts
 }
 
 // predict proposes the answers for one part.
-func (p *Predictor) predict(ctx context.Context, part *snapshot.Snapshot, durations *simulator.Durations) {
-	answers, err := Answers(ctx, part, durations, p.limits)
+func (p *Predictor) predict(ctx context.Context, of part, durations *simulator.Durations) {
+	answers, err := Answers(ctx, of.Snapshot, durations, p.limits)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Predicting the starts of stages failed, retrying", "clusterQueue", nameOf(part))
+		ctrl.LoggerFrom(ctx).Error(err, "Predicting the starts of stages failed, retrying", "clusterQueue", of.name)
 	}
-	p.predicted[nameOf(part)] = part.TakenAt
+	p.predicted[of.name] = of.TakenAt
 	for i := range answers {
 		p.config.Metrics.StartPredicted(string(answers[i].Expected.Certainty))
 	}

@@ -83,15 +83,39 @@ func TestOldestFirst(t *testing.T) {
 	}
 	var got []string
 	for _, part := range parts {
-		got = append(got, nameOf(part))
+		got = append(got, part.name)
 	}
 	if want := []string{"c", "b", "a"}; !slices.Equal(got, want) || len(p.predicted) != 2 {
 		t.Errorf("order %v, want %v; known: %v", got, want, p.predicted)
 	}
 }
 
-// A treesCache has four ClusterQueues, and a quota Workload in three of them.
-type treesCache struct{ client.Reader }
+// TestPartWithoutQueues: the part with the objects whose queues do not exist is another one than that of the first ClusterQueue.
+func TestPartWithoutQueues(t *testing.T) {
+	p := newPredictor(treesCache{lost: true})
+	p.predicted = map[string]time.Time{"a": morning.Add(3), "b": morning.Add(1), "c": morning.Add(2)}
+	parts, durations, err := p.read(t.Context(), morning.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, part := range parts {
+		got = append(got, part.Workloads[0].Name)
+	}
+	if want := []string{"lost", "b", "c", "a"}; !slices.Equal(got, want) {
+		t.Fatalf("order %v, want %v", got, want)
+	}
+	p.predict(t.Context(), parts[0], durations)
+	if len(p.predicted) != 4 || !p.predicted["a"].Equal(morning.Add(3)) {
+		t.Errorf("predicted: %v", p.predicted)
+	}
+}
+
+// A treesCache has four ClusterQueues, and a quota Workload in three of them. If lost is true, there is one whose LocalQueue does not exist.
+type treesCache struct {
+	client.Reader
+	lost bool
+}
 
 // List implements client.Reader.
 func (c treesCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -107,6 +131,10 @@ func (c treesCache) List(_ context.Context, list client.ObjectList, _ ...client.
 				list.Items = append(list.Items, kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(name)}})
 			}
 		}
+	}
+	if list, is := list.(*kueue.WorkloadList); is && c.lost {
+		meta := metav1.ObjectMeta{Namespace: "ml", Name: "lost"}
+		list.Items = append(list.Items, kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: "nowhere"}})
 	}
 	return nil
 }
