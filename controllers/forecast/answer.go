@@ -47,10 +47,29 @@ type Answer struct {
 // Answers predicts when the first waiting stages start in a part of a snapshot, as simulator.Parts returns it. There is an answer for each JobSet
 // that waits.
 func Answers(ctx context.Context, part *snapshot.Snapshot, durations *simulator.Durations, limits Limits) ([]Answer, error) {
-	waiting := firstWaiting(part)
+	waiting, gated := withoutGated(part, firstWaiting(part))
 	if len(waiting) == 0 {
-		return nil, nil
+		return gated, nil
 	}
+	predicted, err := predict(ctx, part, waiting, durations, limits)
+	return append(gated, predicted...), err
+}
+
+// withoutGated returns the quota Workloads that no gate keeps out of their queues, and answers for the others.
+func withoutGated(part *snapshot.Snapshot, waiting []*kueue.Workload) (open []*kueue.Workload, gated []Answer) {
+	for _, w := range waiting {
+		gates := quotaworkload.Gates(w)
+		if len(gates) == 0 || quotaworkload.HoldsQuota(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
+			open = append(open, w)
+			continue
+		}
+		gated = append(gated, notPredicted(part, []*kueue.Workload{w}, "waits for gate "+strings.Join(gates, ", "))...)
+	}
+	return open, gated
+}
+
+// predict returns the answers for quota Workloads that are not gated.
+func predict(ctx context.Context, part *snapshot.Snapshot, waiting []*kueue.Workload, durations *simulator.Durations, limits Limits) ([]Answer, error) {
 	if len(part.Workloads) > limits.Workloads {
 		return notPredicted(part, waiting, fmt.Sprintf("more than %d quota Workloads are pending or hold quota in its Cohorts", limits.Workloads)), nil
 	}
@@ -94,11 +113,14 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// firstWaiting returns the quota Workload of the first open stage of each JobSet that waits.
+// firstWaiting returns the quota Workload of the first open stage of each JobSet that waits, unless its user has suspended it. Like lifecycle/jobsetstatus,
+// which says whether the condition is kept, it counts stages that other gates keep out of their queues.
 func firstWaiting(part *snapshot.Snapshot) []*kueue.Workload {
 	candidates := map[admission.StageKey]*kueue.Workload{}
 	for _, w := range part.Workloads {
-		if w.Labels[apis.JobSetLabel] != "" && jobsetstate.GrowthNumber(w) == 0 && len(quotaworkload.Gates(w)) == 0 {
+		gates := quotaworkload.Gates(w)
+		isAsked := !slices.Contains(gates, apis.StageGate) && !slices.Contains(gates, apis.SuspendedGate)
+		if isAsked && w.Labels[apis.JobSetLabel] != "" && jobsetstate.GrowthNumber(w) == 0 {
 			candidates[keyOf(w)] = w
 		}
 	}

@@ -118,6 +118,41 @@ func TestFirstWaiting(t *testing.T) {
 	}
 }
 
+// TestGated: a stage that waits for another controller has an answer, because its JobSet keeps the condition. It comes without a simulation.
+func TestGated(t *testing.T) {
+	gatedBy := func(jobSet, gates string, conditions ...string) *kueue.Workload {
+		w := stageOf(jobSet, "load", "0")
+		w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: gates}
+		for _, c := range conditions {
+			w.Status.Admission = &kueue.Admission{}
+			w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue})
+		}
+		return w
+	}
+	part := &snapshot.Snapshot{TakenAt: morning, Workloads: []*kueue.Workload{
+		gatedBy("a", "example.com/budget"), stageOf("a", "train", "1"), gatedBy("b", "example.com/budget,example.com/data"), gatedBy("c", "example.com/budget,"+apis.StageGate),
+		gatedBy("d", "example.com/budget "+apis.SuspendedGate), gatedBy("e", apis.ResizeGate, kueue.WorkloadQuotaReserved, kueue.WorkloadEvicted),
+		gatedBy("f", "example.com/budget", kueue.WorkloadQuotaReserved), gatedBy("g", "example.com/budget", kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted),
+	}}
+	all, err := Answers(t.Context(), part, &simulator.Durations{}, Limits{Workloads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, a := range all {
+		got[a.JobSet.Name+"/"+a.Expected.Stage+" "+string(a.Expected.Certainty)] = a.Expected.Basis
+	}
+	want := map[string]string{
+		"a/load NotPredicted": "waits for gate example.com/budget",
+		"b/load NotPredicted": "waits for gate example.com/budget, example.com/data",
+		"e/load NotPredicted": "waits for gate " + apis.ResizeGate,
+		"f/load NotPredicted": "more than 1 quota Workloads are pending or hold quota in its Cohorts", // its AdmissionChecks are not ready
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestWithoutFinished: what has finished is not simulated, unless another stage of its JobSet runs or waits.
 func TestWithoutFinished(t *testing.T) {
 	finished := func(w *kueue.Workload) *kueue.Workload {

@@ -39,6 +39,8 @@ type Board struct {
 	// published are the answers that the JobSets do not have yet, and at has when an answer to each JobSet was last published or seen to be written.
 	published map[types.UID]publication
 	at        map[types.UID]time.Time
+	// completeSince is the time of the objects since which each part was predicted, or zero if one was not predicted yet.
+	completeSince time.Time
 }
 
 // A publication is an answer that is about to be written.
@@ -91,7 +93,7 @@ func (b *Board) ExpectedStart(js *jobsetapi.JobSet) *jobsetstatus.ExpectedStart 
 func (b *Board) expectedStart(js *jobsetapi.JobSet, now time.Time) *jobsetstatus.ExpectedStart {
 	p, isPublished := b.published[js.UID]
 	if !isPublished {
-		return jobsetstatus.ExpectedStartOf(js)
+		return b.written(js, now)
 	}
 	isWritten := jobsetstatus.Has(js.Status.Conditions, p.expected.Condition(js))
 	if isWritten {
@@ -99,10 +101,25 @@ func (b *Board) expectedStart(js *jobsetapi.JobSet, now time.Time) *jobsetstatus
 	}
 	if isWritten || now.Sub(p.at) > writtenWithin {
 		delete(b.published, js.UID)
-		return jobsetstatus.ExpectedStartOf(js)
+		return b.written(js, now)
 	}
 	return p.expected
 }
+
+// written returns the answer that a JobSet has. It returns nil if that has a start that has passed, and each part was predicted since, but there is no
+// other answer: then predictions no longer cover the JobSet.
+func (b *Board) written(js *jobsetapi.JobSet, now time.Time) *jobsetstatus.ExpectedStart {
+	e := jobsetstatus.ExpectedStartOf(js)
+	if e == nil || !e.Computed.Before(b.completeSince) || b.proposals[js.UID] != nil || !hasPassed(e.By, now) && !hasPassed(e.About, now) {
+		return e
+	}
+	if at, wasWritten := b.at[js.UID]; wasWritten && now.Sub(at) < b.interval {
+		return e // another answer may wait for the interval to end
+	}
+	return nil
+}
+
+func hasPassed(start, now time.Time) bool { return !start.IsZero() && start.Before(now) }
 
 // propose takes the answers about all JobSets of some queues that wait. Those that hardly differ from what is written are dropped, and so are those
 // about JobSets that got another one within the interval: the next prediction proposes them again.
@@ -144,6 +161,16 @@ func (b *Board) consider(a Answer, js *jobsetapi.JobSet, now time.Time) {
 func (b *Board) drop(p *proposal) {
 	b.order.Drop(p)
 	delete(b.proposals, p.UID)
+}
+
+// setComplete sets since when each part was predicted, if that is so.
+func (b *Board) setComplete(isComplete bool, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.completeSince = time.Time{}
+	if isComplete {
+		b.completeSince = since
+	}
 }
 
 // forget drops what is no longer needed: answers that were proposed or published long ago, and times that no longer prevent a write.

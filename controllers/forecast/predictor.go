@@ -95,15 +95,18 @@ func (p *Predictor) read(ctx context.Context, now time.Time) ([]part, *simulator
 	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(all)}
 	parts := named(simulator.Parts(withoutFinished(all)))
 	predicted := make(map[string]time.Time, len(parts))
-	oldest := all.TakenAt
+	oldest, isComplete := all.TakenAt, true
 	for _, part := range parts {
-		if at, isKnown := p.predicted[part.name]; isKnown {
+		at, isKnown := p.predicted[part.name]
+		isComplete = isComplete && isKnown
+		if isKnown {
 			predicted[part.name] = at
 			oldest = earlier(oldest, at)
 		}
 	}
 	p.predicted = predicted
 	p.board.forget(now, oldest)
+	p.board.setComplete(isComplete, oldest)
 	slices.SortStableFunc(parts, func(a, b part) int { return predicted[a.name].Compare(predicted[b.name]) })
 	return parts, durations, nil
 }

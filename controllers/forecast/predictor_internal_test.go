@@ -111,6 +111,20 @@ func TestPartWithoutQueues(t *testing.T) {
 	}
 }
 
+// TestComplete: the Board knows since when each part was predicted, and that one was not.
+func TestComplete(t *testing.T) {
+	p := newPredictor(treesCache{})
+	for since, predicted := range map[time.Time]map[string]time.Time{
+		morning.Add(1): {"a": morning.Add(2), "b": morning.Add(1), "c": morning.Add(3), "gone": morning},
+		{}:             {"a": morning.Add(2), "b": morning.Add(1)},
+	} {
+		p.predicted = predicted
+		if _, _, err := p.read(t.Context(), morning.Add(time.Minute)); err != nil || !p.board.completeSince.Equal(since) {
+			t.Errorf("predicted %v: since %s, want %s; %v", predicted, p.board.completeSince, since, err)
+		}
+	}
+}
+
 // A treesCache has four ClusterQueues, and a quota Workload in three of them. If lost is true, there is one whose LocalQueue does not exist.
 type treesCache struct {
 	client.Reader
