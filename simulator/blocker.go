@@ -37,15 +37,22 @@ type explained struct {
 	blockers             []Blocker
 }
 
-// explainUnknown explains the quota Workloads without an expected start, as of the end of the simulation.
-func (f *forecast) explainUnknown(starts []Start) {
+// explainUnknown explains the quota Workloads without an expected start, as of the end of the simulation. An explanation takes time in proportion to
+// the quota Workloads in a tree, so that the error says if it was interrupted.
+func (f *forecast) explainUnknown(starts []Start) error {
 	f.blockers = map[admission.StageKey]explained{}
 	for i := range starts {
-		if s := &starts[i]; s.Certainty() == Unknown && !s.IsBeyond {
-			why := f.explanationOf(s.Workload)
-			s.Waits, s.Blockers = why.waits, why.blockers
+		s := &starts[i]
+		if s.Certainty() != Unknown || s.IsBeyond {
+			continue
 		}
+		if f.failIfInterrupted(); f.Problem != nil {
+			return f.Problem
+		}
+		why := f.explanationOf(s.Workload)
+		s.Waits, s.Blockers = why.waits, why.blockers
 	}
+	return nil
 }
 
 // explanationOf follows what a quota Workload waits for: the holders of missing quota, the one before it in its queue, and the earlier stages of

@@ -28,7 +28,8 @@ type Prediction struct {
 	Starts []Start
 	// LeftOut has the JobSets that are not simulated.
 	LeftOut []LeftOut
-	// Interrupted is the error that ended the simulation before its time, or nil. Then the start of an Unknown one was not determined.
+	// Interrupted is the error that ended the simulation, or the explanation of Unknown starts, before its time, or nil. Then an Unknown start was not
+	// determined, or is not explained.
 	Interrupted error
 }
 
@@ -161,7 +162,7 @@ func (q *question) predict(s *snapshot.Snapshot) (*Prediction, error) {
 		}
 	}
 	if p.Interrupted == nil {
-		last.explainUnknown(p.Starts)
+		p.Interrupted = last.explainUnknown(p.Starts)
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -76,6 +77,45 @@ func firstAgree(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
 	}
 	if len(want) > 0 {
 		t.Fatalf("in no part: %v\n%s", want, text)
+	}
+}
+
+// TestExplanationsAreInterrupted: a simulation without anything to happen ends at once, and its context bounds how long it explains what waits.
+func TestExplanationsAreInterrupted(t *testing.T) {
+	text := "# story\nqueue ml gpu=4\nsubmit a queue=ml pods=gpu:4\n"
+	const pending = 20
+	for i := range pending {
+		text += fmt.Sprintf("submit b%02d queue=ml pods=gpu:4 at=1m\n", i)
+	}
+	s := started(t, text)
+	if err := s.runUntil(5 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	taken := snapshotOf(s)
+	first := First{PendingStages(taken, func(admission.StageKey) bool { return true }), pending, s.Beginning().Add(time.Hour)}
+	explained := map[int]bool{}
+	for patience := 1; ; patience++ {
+		left := patience
+		p, err := ForecastFirst(&interrupted{after: &left}, taken, &Durations{}, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for i := range p.Starts {
+			if p.Starts[i].Waits != "" {
+				n++
+			}
+		}
+		explained[n] = true
+		if p.Interrupted == nil {
+			break
+		}
+		if !errors.Is(p.Interrupted, context.Canceled) {
+			t.Fatal(p.Interrupted)
+		}
+	}
+	if len(explained) != pending+1 {
+		t.Errorf("it ended after %d numbers of explanations, want each from 0 to %d", len(explained), pending)
 	}
 }
 

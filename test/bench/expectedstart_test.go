@@ -49,6 +49,41 @@ func BenchmarkExpectedStarts(b *testing.B) {
 	}
 }
 
+// BenchmarkExpectedStartsUnknown does the same for one Cohort in which no JobSet has a limit: no start is known, and the manager explains why. There are
+// 20 pending JobSets for each ClusterQueue, of which the first 10 are explained.
+func BenchmarkExpectedStartsUnknown(b *testing.B) {
+	limits := forecast.Limits{Horizon: 7 * 24 * time.Hour, First: 10, Workloads: 10_000, Work: time.Minute}
+	for _, pending := range []int{240, 1000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
+			s := backlogIn(b, pending/20, pending)
+			removeLimits(s)
+			fill(s)
+			for i := range s.ClusterQueues {
+				s.ClusterQueues[i].Spec.CohortName = "c0"
+				s.Workloads[pending+i].Spec.MaximumExecutionTimeSeconds = nil
+			}
+			for b.Loop() {
+				explained := 0
+				for _, part := range simulator.Parts(s) {
+					answers, err := forecast.Answers(context.Background(), part, &simulator.Durations{}, limits)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, a := range answers {
+						if a.Expected.Certainty == jobsetstatus.StartUnknown {
+							explained++
+						}
+					}
+				}
+				if explained != pending/2 {
+					b.Fatalf("%d are explained", explained)
+				}
+			}
+			record(b)
+		})
+	}
+}
+
 // inUse returns the bytes of the heap that are in use, with those that no collection has freed yet.
 func inUse() uint64 {
 	var m runtime.MemStats
