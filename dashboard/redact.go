@@ -13,22 +13,14 @@ func (m *Model) redact(v Viewer, text string) string {
 	if v.Namespace == nil {
 		return text
 	}
-	return redact.Text(text, func(namespace string) bool { return m.hasNamespace(namespace) && !v.seesNamespace(namespace) })
-}
-
-// hasNamespace reports whether a namespace has objects of the Model.
-func (m *Model) hasNamespace(name string) bool {
-	return m.namespaces[name] > 0 || m.queueNamespaces[name] > 0
+	return redact.Text(text, func(namespace string) bool { return m.HasNamespace(namespace) && !v.seesNamespace(namespace) })
 }
 
 // redactRow returns a row of the tree for a viewer. Rows are shared, so it changes a copy.
 func (m *Model) redactRow(v Viewer, row *QueueRow) *QueueRow {
-	if text := m.redact(v, row.Message); text != row.Message {
-		changed := *row
-		changed.Message = text
-		return &changed
-	}
-	return row
+	changed := *row
+	changed.Message = m.redact(v, row.Message)
+	return &changed
 }
 
 // redactExplanation returns an explanation without the names that the viewer may not read. Explanations are shared, so it changes a copy.

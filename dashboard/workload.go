@@ -95,7 +95,7 @@ type owner struct {
 	expected *expectedStart
 }
 
-// An ownerKey identifies an owner. Anybody who may write quota Workloads can write the UID of an object in another namespace into one of theirs.
+// An ownerKey identifies an owner. A user who may write quota Workloads can write the UID of an object in another namespace into one of theirs.
 type ownerKey struct {
 	namespace string
 	uid       types.UID

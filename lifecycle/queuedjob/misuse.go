@@ -29,8 +29,8 @@ func Misuse(job *batchv1.Job) string {
 	return ""
 }
 
-// Taken returns what the user has to do if the name of the quota Workload of a Job is that of a Workload of somebody else, such as one that Kueue
-// has left, or "".
+// Taken returns what the user has to do if the name of the quota Workload of a Job is that of a Workload of another manager, such as one that
+// Kueue has left, or "".
 func Taken(job *batchv1.Job, existing *kueue.Workload) string {
 	if existing.Labels[apis.JobLabel] == job.Name && existing.Labels[apis.JobUIDLabel] == string(job.UID) {
 		return ""

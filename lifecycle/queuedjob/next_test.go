@@ -154,7 +154,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// What a write finds out, such as that the API server rejects a release, is reported in the same Step.
+// The outcome of a write, such as that the API server rejects a release, is reported in the same Step.
 func TestWriteReports(t *testing.T) {
 	reported := ""
 	err := queuedjob.Next(snapshot(newJob(), admitted(newJob()))).Write(&queuedjob.Writer{

@@ -191,7 +191,7 @@ var _ = Describe("The guards of queued Jobs", func() {
 
 	It("only record a suspension by the user while the Job still reports that it is suspended", func(ctx SpecContext) {
 		job := newQueuedJob(namespace, "train")
-		// Nobody but this spec writes its status.
+		// Only this spec writes its status.
 		job.Labels, job.Spec.ManagedBy, job.Spec.Suspend = nil, new("example.com/controller"), new(false)
 		Expect(tenant.Create(ctx, job)).To(Succeed())
 		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":
