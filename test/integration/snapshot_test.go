@@ -145,8 +145,8 @@ var _ = Describe("tranche snapshot", Ordered, func() {
 		pending, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "pending", "--snapshot", run.dir, "-n", namespace).Output() // Errors name what other specs left that is not simulated.
 		Expect(err).NotTo(HaveOccurred())
 		// The JobSet, of which there is no quota Workload yet, may have been created in the same second, and precede it.
-		Expect(string(pending)).To(MatchRegexp(`^NAMESPACE +NAME +OWNER +STAGE +EXPECTED-START\n` + namespace +
-			` +work +- +- +(by .* \(0s after the snapshot\)|unknown: no maximum execution time: JobSet ` + namespace + `/train-orion)\n$`))
+		Expect(string(pending)).To(MatchRegexp(`^CLUSTERQUEUE-POSITION +LOCALQUEUE-POSITION +NAMESPACE +NAME +QUEUE +PRIORITY +AGE +OWNER +STAGE +EXPECTED-START\n\d+ +\d+ +` + namespace +
+			` +work +queue +0 +\d+s +- +- +(by .* \(0s after the snapshot\)|unknown: no maximum execution time: JobSet ` + namespace + `/train-orion)\n$`))
 		var s *snapshot.Snapshot
 		Eventually(func(g Gomega) { // another spec may have left objects that are being deleted
 			run = takeSnapshot(ctx, "")
