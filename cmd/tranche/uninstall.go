@@ -44,7 +44,7 @@ func newUninstallCommand() *cobra.Command {
 		Short: "Clean up the cluster after Tranche is uninstalled",
 		Long: "Clean up the cluster after the Deployment of the manager and the admission policies have been deleted: remove the finalizers of the\n" +
 			"manager, and trigger the JobSet controller to start the held Jobs of running JobSets. Queues, quota Workloads, JobSets and CRDs stay.\n" +
-			"With --everything, JobSets in queues, all objects of kueue.x-k8s.io and their CRDs are deleted, too, but not the CRD of JobSets.\n" +
+			"With --everything, JobSets and Jobs in queues, all objects of kueue.x-k8s.io and their CRDs are deleted, too, but not the CRD of JobSets.\n" +
 			"With --check, the command changes nothing: it lists the objects that it would change and those that must be deleted first, and\n" +
 			"fails if there are such objects.\n\n" +
 			"Exit code: 0 if all is done, and with --check if nothing must be deleted first; 1 otherwise; 2 on bad input.",
