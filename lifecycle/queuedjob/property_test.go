@@ -1,6 +1,7 @@
 package queuedjob_test
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 
@@ -53,11 +54,7 @@ func TestNextInAnyOrder(t *testing.T) {
 			"stale":     func(*rapid.T) { w.reconcileWith(w.shown, 9) },
 			"cache":     func(*rapid.T) { w.shown = w.job.DeepCopy() },
 			"job":       func(*rapid.T) { w.controlJob() },
-			"read": func(*rapid.T) {
-				if w.seen == nil {
-					w.seen = w.job
-				}
-			},
+			"read":      func(*rapid.T) { w.seen = cmp.Or(w.seen, w.job) },
 			"pod":       func(*rapid.T) { w.terminate() },
 			"succeed":   func(*rapid.T) { w.succeed() },
 			"admit":     func(*rapid.T) { w.admit() },
@@ -262,21 +259,21 @@ func (w *world) controlJob() {
 		w.active = min(*seen.Spec.Parallelism, *seen.Spec.Completions-w.job.Status.Succeeded)
 	}
 	if seen.ResourceVersion == w.job.ResourceVersion {
-		w.putJob(func(j *batchv1.Job) { w.writeStatus(j, isSuspended, isComplete) })
+		w.putJob(w.writeStatus)
 	}
 }
 
-func (w *world) writeStatus(j *batchv1.Job, isSuspended, isComplete bool) {
+func (w *world) writeStatus(j *batchv1.Job) {
 	j.Status.Active, j.Status.Terminating, j.Status.Ready = w.active, new(w.terminating), new(w.active)
 	switch {
-	case isSuspended:
+	case *j.Spec.Suspend:
 		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
 		return
 	case j.Status.StartTime == nil:
 		j.Status.StartTime = new(metav1.NewTime(start))
 	}
 	j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse}}
-	if isComplete {
+	if j.Status.Succeeded >= *j.Spec.Completions {
 		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue})
 	}
 }
