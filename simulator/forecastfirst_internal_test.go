@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -119,39 +120,56 @@ func TestExplanationsAreInterrupted(t *testing.T) {
 	}
 }
 
-// TestParts: trees of Cohorts are parts, unless a JobSet connects them.
+// TestParts: trees of Cohorts are parts, unless a JobSet or a quota Workload connects them.
 func TestParts(t *testing.T) {
+	// Each has x in queue a, y in queue c, and lost, a copy of x whose queue does not exist.
+	const text = "# story\ncohort lab\nqueue a cohort=lab gpu=1\nqueue b gpu=1\nqueue c cohort=lab gpu=1\nsubmit x queue=a pods=gpu:1\nsubmit y queue=c pods=gpu:1\n"
 	for name, c := range map[string]struct {
-		text string
+		change func(x, y, lost *kueue.Workload)
+		// want has the ClusterQueues and quota Workloads of each part.
 		want [][]string
 	}{
 		"a tree and a queue": {
-			text: "# story\ncohort lab\nqueue a cohort=lab gpu=1\nqueue b gpu=1\nqueue c cohort=lab gpu=1\nsubmit x queue=a pods=gpu:1\nsubmit y queue=c pods=gpu:1\n",
-			want: [][]string{{"a", "c"}, {"b"}, {"a", "b", "c"}},
+			want: [][]string{{"a", "c", "x", "y"}, {"b"}, {"a", "b", "c", "lost"}},
+		},
+		"a JobSet in a tree and in no queue": {
+			change: func(x, _, lost *kueue.Workload) {
+				x.Labels, lost.Labels = map[string]string{apis.JobUIDLabel: "uid"}, map[string]string{apis.JobUIDLabel: "uid"}
+			},
+			want: [][]string{{"a", "c", "lost", "x", "y"}, {"b"}, {"a", "b", "c"}},
+		},
+		"quota of another tree": {
+			change: func(x, _, _ *kueue.Workload) { x.Spec.QueueName = "b" }, // it holds quota in a
+			want:   [][]string{{"a", "b", "c", "x", "y"}, {"a", "b", "c", "lost"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := started(t, c.text)
+			s := started(t, text)
 			if err := s.runUntil(time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			taken := snapshotOf(s)
-			moved := *taken.Workloads[0]
-			moved.Name, moved.UID, moved.Spec.QueueName, moved.Status = "lost", "lost", "nowhere", kueue.WorkloadStatus{}
-			taken.Workloads = append(taken.Workloads, &moved)
-			parts := Parts(taken)
+			x, y := taken.Workloads[0].DeepCopy(), taken.Workloads[1].DeepCopy()
+			lost := x.DeepCopy()
+			lost.Name, lost.UID, lost.Spec.QueueName, lost.Status = "lost", "lost", "nowhere", kueue.WorkloadStatus{}
+			if c.change != nil {
+				c.change(x, y, lost)
+			}
+			taken.Workloads = []*kueue.Workload{x, y, lost}
 			var got [][]string
-			workloads := 0
-			for _, part := range parts {
+			for _, part := range Parts(taken) {
 				var names []string
 				for _, q := range part.ClusterQueues {
 					names = append(names, q.Name)
 				}
+				for _, w := range part.Workloads {
+					names = append(names, w.Name)
+				}
 				slices.Sort(names)
-				got, workloads = append(got, names), workloads+len(part.Workloads)
+				got = append(got, names)
 			}
-			if diff := gocmp.Diff(c.want, got); diff != "" || workloads != 3 || len(parts[0].Workloads) != 2 {
-				t.Errorf("%d quota Workloads, in the first part %d, (-want +got)\n%s", workloads, len(parts[0].Workloads), diff)
+			if diff := gocmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
 			}
 		})
 	}
