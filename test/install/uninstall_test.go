@@ -198,9 +198,9 @@ func (c *cluster) removesEverything(t *testing.T) {
 	other := queued("other", "", 1, map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}, "only")
 	c.create(t, runs)
 	c.create(t, other)
-	waits := queuedJob("waits")
-	c.createJob(t, waits)
 	eventually(t, "all stages run", func() bool { return len(c.pods(t, runs)) == 2 && len(c.pods(t, other)) == 1 })
+	waits := queuedJob("waits") // the stages hold all quota
+	c.createJob(t, waits)
 	if err := manager.Stop(); err != nil {
 		t.Fatal(err)
 	}
