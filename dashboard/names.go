@@ -10,7 +10,9 @@ import (
 func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey[key] != nil }
 
 // HasNamespace reports whether a namespace has observed objects.
-func (m *Model) HasNamespace(name string) bool { return m.namespaces[name] > 0 || m.queueNamespaces[name] > 0 }
+func (m *Model) HasNamespace(name string) bool {
+	return m.namespaces[name] > 0 || m.queueNamespaces[name] > 0
+}
 
 // WorkloadsOf returns the names of the quota Workloads of a JobSet in its namespace, in the order of their names.
 func (m *Model) WorkloadsOf(namespace string, jobSet types.UID) []types.NamespacedName {

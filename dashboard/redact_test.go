@@ -84,8 +84,10 @@ func explanation(t *rapid.T) *visibilityapi.Explanation {
 		return visibilityapi.Holder{Reference: reference(what), ClusterQueue: rapid.SampledFrom([]string{"qa", "qb"}).Draw(t, "queue of "+what)}
 	}
 	constraint := rapid.SampledFrom([]visibilityapi.Constraint{
-		{Kind: visibilityapi.ClusterQueue, Name: "qa"}, {Kind: visibilityapi.ClusterQueue, Name: "qb"},
-		{Kind: visibilityapi.Cohort, Name: "cohort-of-qa"}, {Kind: visibilityapi.Cohort, Name: "cohort-of-qb"},
+		{Kind: visibilityapi.ClusterQueue, Name: "qa"},
+		{Kind: visibilityapi.ClusterQueue, Name: "qb"},
+		{Kind: visibilityapi.Cohort, Name: "cohort-of-qa"},
+		{Kind: visibilityapi.Cohort, Name: "cohort-of-qb"},
 	}).Draw(t, "constraint")
 	return &visibilityapi.Explanation{Message: gossip(t), Behind: &behind, Alternatives: []visibilityapi.Alternative{{
 		Shortages: []visibilityapi.Shortage{{Constraint: constraint, Holders: []visibilityapi.Holder{holder("holder 1"), holder("holder 2")}}},

@@ -163,14 +163,11 @@ func (b *Board) drop(p *proposal) {
 	delete(b.proposals, p.UID)
 }
 
-// setComplete sets since when each part was predicted, if that is so.
-func (b *Board) setComplete(isComplete bool, since time.Time) {
+// setCompleteSince sets since when each part was predicted, or zero if one never was.
+func (b *Board) setCompleteSince(since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.completeSince = time.Time{}
-	if isComplete {
-		b.completeSince = since
-	}
+	b.completeSince = since
 }
 
 // forget drops what is no longer needed: answers that were proposed or published long ago, and times that no longer prevent a write.

@@ -76,7 +76,7 @@ func TestWritesAreBounded(t *testing.T) {
 				b, now = newBoard(nil, interval, 10, metrics.New(metrics.Replica{})), now.Add(interval)
 			case "forget":
 				b.forget(now, now.Add(-10*time.Minute))
-				b.setComplete(rapid.Bool().Draw(t, "is complete"), now.Add(-10*time.Minute))
+				b.setCompleteSince(rapid.SampledFrom([]time.Time{{}, now.Add(-10 * time.Minute)}).Draw(t, "complete since"))
 			}
 		}
 	})
@@ -176,7 +176,9 @@ func TestPassedStartIsDropped(t *testing.T) {
 			c.change(a.Expected)
 		}
 		js.Status.Conditions = []metav1.Condition{a.Expected.Condition(js)}
-		b.setComplete(!c.isIncomplete, c.since)
+		if !c.isIncomplete {
+			b.setCompleteSince(c.since)
+		}
 		if c.isProposed {
 			b.consider(answerBy(js, passed, wait, 2), js, passed)
 		}

@@ -106,7 +106,10 @@ func (p *Predictor) read(ctx context.Context, now time.Time) ([]part, *simulator
 	}
 	p.predicted = predicted
 	p.board.forget(now, oldest)
-	p.board.setComplete(isComplete, oldest)
+	if !isComplete {
+		oldest = time.Time{}
+	}
+	p.board.setCompleteSince(oldest)
 	slices.SortStableFunc(parts, func(a, b part) int { return predicted[a.name].Compare(predicted[b.name]) })
 	return parts, durations, nil
 }
