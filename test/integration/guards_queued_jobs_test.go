@@ -235,7 +235,7 @@ var _ = Describe("The guards of queued Jobs", func() {
 		// As no policy has seen it.
 		job := newQueuedJob(namespace, "early")
 		job.Spec.Suspend = new(true)
-		Expect(env.clientAs(testenv.ManagerUser).Create(ctx, job)).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser, "system:masters").Create(ctx, job)).To(Succeed())
 		Expect(job.Labels).NotTo(HaveKey(apis.HoldLabel))
 		note := job.DeepCopy()
 		Expect(tenant.Patch(ctx, note, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"ml"}}}`)), client.DryRunAll)).To(Succeed())

@@ -82,6 +82,10 @@ var _ = Describe("Messages shared with Kueue", Ordered, ContinueOnFailure, func(
 
 		By("holding the LocalQueue")
 		t.stopLocalQueue(ctx, kueue.Hold)
+		Eventually(func(g Gomega) { // the engine knows it
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(t.localQueue), t.localQueue)).To(Succeed())
+			g.Expect(apimeta.IsStatusConditionFalse(t.localQueue.Status.Conditions, kueue.LocalQueueActive)).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
 		held := create(ctx, t.workload("held", "1"))
 		expect(ctx, held, "QuotaReserved=False Inadmissible")
 		t.stopLocalQueue(ctx, kueue.None)

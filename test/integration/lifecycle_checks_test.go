@@ -59,7 +59,8 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 				writes++
 			}
 		}
-		Expect(writes).To(Equal(5), "checks, admission, eviction, the gate, requeueing: %v", proxy.Writes())
+		// A slow machine lets the manager observe the two answers one after the other, which takes one more write.
+		Expect(writes).To(BeElementOf(5, 6), "checks, admission, eviction, the gate, requeueing: %v", proxy.Writes())
 	}, SpecTimeout(patience))
 
 	It("follow changes of the ClusterQueue's checks while the quota Workload is pending", func(ctx SpecContext) {
