@@ -148,6 +148,12 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			}
 		}
 	}
+	asked := map[string]struct{}{}
+	for _, q := range questions(backlog(1000), "", "") {
+		for _, f := range verbFigures(&q, 0, 0) {
+			asked[f.name] = struct{}{}
+		}
+	}
 	for _, bound := range b {
 		figures := known
 		switch bound.Shape {
@@ -157,6 +163,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = guarded
 		case stagesShape:
 			figures = staged
+		case verbsShape:
+			figures = asked
 		}
 		if _, ok := figures[bound.Figure]; !ok {
 			t.Errorf("bound for %q, which is no figure", bound.Figure)

@@ -39,17 +39,17 @@ const (
 // backlog returns the load: in each Cohort 10 ClusterQueues, which borrow from each other, with 100 quota Workloads each. A few hold all quota, and the
 // others wait.
 func backlog(total int) *shape.Shape {
-	const queuesPerCohort, perQueue = 10, 100
+	const queuesPerCohort, inQueue = 10, 100
 	limit := resource.MustParse("8")
 	return &shape.Shape{
-		Cohorts: max(total/(queuesPerCohort*perQueue), 1), QueuesPerCohort: queuesPerCohort,
+		Cohorts: max(total/(queuesPerCohort*inQueue), 1), QueuesPerCohort: queuesPerCohort,
 		Queue: shape.Queue{
 			Strategy: kueue.BestEffortFIFO, NominalCPU: resource.MustParse("8"), BorrowingLimitCPU: &limit, LocalQueues: 1,
 			ReclaimWithinCohort: kueue.PreemptionPolicyNever, WithinClusterQueue: kueue.PreemptionPolicyNever,
 		},
 		Classes: []shape.Class{
 			{Name: "runs", Count: 1, Priority: 1, CPU: resource.MustParse("8")},
-			{Name: "waits", Count: perQueue - 1, CPU: resource.MustParse("4")},
+			{Name: "waits", Count: inQueue - 1, CPU: resource.MustParse("4")},
 		},
 	}
 }
@@ -165,7 +165,7 @@ func workloadName(c *shape.Class, n int) string { return fmt.Sprintf("%s-%03d", 
 // awaitCounted waits until the statuses of all ClusterQueues count all their quota Workloads. The manager then still writes into each why it waits, which
 // takes the longer, the busier the machine: the questions are asked meanwhile, as in a busy cluster.
 func (r *run) awaitCounted(ctx context.Context) error {
-	all := int32(r.perQueue())
+	all := int32(perQueue(r.shape))
 	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
 		var list kueue.ClusterQueueList
 		if err := r.world.Admin.List(ctx, &list); err != nil {
@@ -180,9 +180,9 @@ func (r *run) awaitCounted(ctx context.Context) error {
 }
 
 // perQueue is the number of quota Workloads in each ClusterQueue.
-func (r *run) perQueue() (n int) {
-	for i := range r.shape.Classes {
-		n += r.shape.Classes[i].Count
+func perQueue(load *shape.Shape) (n int) {
+	for i := range load.Classes {
+		n += load.Classes[i].Count
 	}
 	return n
 }
@@ -200,22 +200,9 @@ func (r *run) ask(ctx context.Context) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	archive, queue := filepath.Join(dir, "cluster.tar.gz"), queueName(r.shape.Queues()-1)
-	waits := &r.shape.Classes[1]
-	last := workloadName(waits, waits.Count-1)
-	kubeconfig := "--kubeconfig=" + r.world.AdminKubeconfig
-	total := fmt.Sprintf("%7d workloads.kueue.x-k8s.io", r.shape.Queues()*r.perQueue())
-	const place = " in its ClusterQueue" // a position
+	archive := filepath.Join(dir, "cluster.tar.gz")
 	var figures []figure
-	for _, q := range []question{
-		{"snapshot", []string{"snapshot", kubeconfig, "-o", archive}, total},
-		{"snapshot-anonymized", []string{"snapshot", kubeconfig, "--anonymize", "-o", filepath.Join(dir, "public.tar.gz")}, total},
-		{"explain-snapshot", []string{"explain", "-n", queue, last, "--snapshot", archive}, place},
-		{"pending-snapshot", []string{"pending", "--cluster-queue", queue, "--snapshot", archive}, last},
-		{"explain", []string{"explain", kubeconfig, "-n", queue, last}, place},
-		{"pending", []string{"pending", kubeconfig, "--cluster-queue", queue}, last},
-		{"pending-namespace", []string{"pending", kubeconfig, "-n", queue}, last},
-	} {
+	for _, q := range questions(r.shape, r.world.AdminKubeconfig, archive) {
 		found, err := r.time(ctx, &q)
 		if err != nil {
 			return nil, err
@@ -227,6 +214,30 @@ func (r *run) ask(ctx context.Context) ([]figure, error) {
 		return nil, err
 	}
 	return append(figures, mebibytes("snapshot/size", info.Size())), nil
+}
+
+// questions returns what is asked about the cluster of a kubeconfig, of which the first question saves a snapshot in an archive. Those about one
+// quota Workload are about the last one.
+func questions(load *shape.Shape, kubeconfig, archive string) []question {
+	queue, waits := queueName(load.Queues()-1), &load.Classes[len(load.Classes)-1]
+	last := workloadName(waits, waits.Count-1)
+	online, anonymized := "--kubeconfig="+kubeconfig, filepath.Join(filepath.Dir(archive), "public.tar.gz")
+	total := fmt.Sprintf("%7d workloads.kueue.x-k8s.io", load.Queues()*perQueue(load))
+	const place = " in its ClusterQueue" // a position
+	return []question{
+		{"snapshot", []string{"snapshot", online, "-o", archive}, total},
+		{"snapshot-anonymized", []string{"snapshot", online, "--anonymize", "-o", anonymized}, total},
+		{"explain-snapshot", []string{"explain", "-n", queue, last, "--snapshot", archive}, place},
+		{"pending-snapshot", []string{"pending", "--cluster-queue", queue, "--snapshot", archive}, last},
+		{"explain", []string{"explain", online, "-n", queue, last}, place},
+		{"pending", []string{"pending", online, "--cluster-queue", queue}, last},
+		{"pending-namespace", []string{"pending", online, "-n", queue}, last},
+	}
+}
+
+// verbFigures returns the figures of a question from its slowest answer and its largest memory, in bytes.
+func verbFigures(q *question, slowest time.Duration, peak int64) []figure {
+	return []figure{seconds(q.name+"/wall", slowest), mebibytes(q.name+"/peak-rss", peak)}
 }
 
 // time asks a question several times, and reports the slowest answer and the largest memory.
@@ -250,5 +261,5 @@ func (r *run) time(ctx context.Context, q *question) ([]figure, error) {
 		}
 		peak = max(peak, used.Maxrss<<10)
 	}
-	return []figure{seconds(q.name+"/wall", slowest), mebibytes(q.name+"/peak-rss", peak)}, nil
+	return verbFigures(q, slowest, peak), nil
 }
