@@ -2,47 +2,72 @@ package dashboard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/dashboard"
-	"github.com/tranche-dev/tranche/dashboard/server"
 	"github.com/tranche-dev/tranche/test/browser"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 const (
 	backlog = 10_000
+	// creators is how many quota Workloads are created at the same time.
+	creators = 16
 	// pageRows is the number of rows of a page, and pageBytes an upper bound of its answer: 450 bytes for each row, and the columns of long messages.
 	pageRows  = 50
 	pageBytes = 64 << 10
 	// changeEvery is the time between two changes of the line.
-	changeEvery = 10 * time.Millisecond
+	changeEvery = 20 * time.Millisecond
 )
 
-// pending returns quota Workloads in one line. The numbers in their names are their priorities, so that the last one is next. A control plane is not
-// used, because it takes 80 seconds to create them.
-func pending(count int) []metav1.Object {
-	objects := queue("backlog", nil)
-	for i := range count {
-		name := fmt.Sprintf("backlog-%05d", i)
-		w := &kueue.Workload{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now()},
-			Spec:       kueue.WorkloadSpec{QueueName: "backlog", Priority: new(int32(i)), PodSets: []kueue.PodSet{{Name: "main", Count: 1}}},
-		}
-		w.Status.Conditions = []metav1.Condition{
-			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending", LastTransitionTime: metav1.Now()},
-			{Type: apis.WaitingCondition, Status: metav1.ConditionTrue, Reason: "WaitingForQuota", Message: "insufficient quota for nvidia.com/gpu in flavor a100: 16 requested, 8 available"},
-		}
-		objects = append(objects, w)
+// backlogName returns the name of a quota Workload. Its number is its priority, so that the last one is next.
+func backlogName(number int) string { return fmt.Sprintf("backlog-%05d", number) }
+
+// createBacklog creates quota Workloads that wait in one line: each asks for more than the quota of the ClusterQueue.
+func createBacklog(ctx context.Context, count int) {
+	GinkgoHelper()
+	Expect(env.CreateNamespace(ctx, "team", nil)).To(Succeed())
+	for _, object := range queue("backlog", func(q *kueue.ClusterQueue) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} }) {
+		Expect(env.Admin.Create(ctx, object.(client.Object))).To(Succeed())
 	}
-	return objects
+	numbers := make(chan int)
+	problems := make([]error, creators)
+	var group sync.WaitGroup
+	for i := range creators {
+		group.Go(func() {
+			for number := range numbers {
+				if problems[i] == nil {
+					problems[i] = env.Admin.Create(ctx, newBacklog(number))
+				}
+			}
+		})
+	}
+	for number := range count {
+		numbers <- number
+	}
+	close(numbers)
+	group.Wait()
+	Expect(errors.Join(problems...)).NotTo(HaveOccurred())
+}
+
+func newBacklog(number int) *kueue.Workload {
+	w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: backlogName(number)}}
+	w.Spec.QueueName, w.Spec.Priority = "backlog", new(int32(number))
+	w.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "main", Image: "example.com/train", Resources: corev1.ResourceRequirements{Requests: sample.Amounts(string(gpu), "16")}}},
+	}}}}
+	return w
 }
 
 // fetched returns how many answers below a path the page has read since the last call, and the bytes of the largest.
@@ -64,12 +89,20 @@ func rows(ctx context.Context, g Gomega) (texts []string) {
 
 var _ = Describe("A line of ten thousand", Ordered, func() {
 	const path = "/api/v1/queues/backlog/workloads"
-	var url string
-	store := server.NewStore()
-	BeforeAll(func() { url = serveStore(store, pending(backlog)...) })
+	BeforeAll(func(ctx SpecContext) {
+		createBacklog(ctx, backlog)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(window.Open(ctx, "about:blank")).To(Succeed())
+			Expect(env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace("team"))).To(Succeed())
+			Expect(env.Admin.DeleteAllOf(ctx, &kueue.LocalQueue{}, client.InNamespace("team"))).To(Succeed())
+			q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "backlog"}}
+			Expect(env.Admin.Delete(ctx, q)).To(Succeed())
+			Eventually(func() bool { return apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(q), q)) }).WithContext(ctx).Should(BeTrue())
+		}, NodeTimeout(specTimeout))
+	}, NodeTimeout(5*time.Minute))
 
 	It("is read in pages, in its order", func(ctx SpecContext) {
-		open(ctx, url, "queues/backlog")
+		open(ctx, address, "queues/backlog")
 		see(ctx, "1–50 of 10,000 quota Workloads", "team/backlog-09999")
 		count, largest := fetched(ctx, Default, path)
 		Expect(count).To(BeNumerically(">", 0))
@@ -80,7 +113,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		Expect(rows(ctx, Default)[0]).To(HavePrefix("50\t"))
 		Expect(window.Run(ctx, "history.back()", nil)).To(Succeed())
 		see(ctx, "1–50 of 10,000 quota Workloads")
-		open(ctx, url, "queues/backlog?offset=9990")
+		open(ctx, address, "queues/backlog?offset=9990")
 		see(ctx, "9,991–10,000 of 10,000 quota Workloads", "team/backlog-00009")
 		Expect(rows(ctx, Default)).To(HaveLen(10))
 		var elements int
@@ -89,7 +122,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is filtered by keys alone, without a loss of positions", func(ctx SpecContext) {
-		open(ctx, url, "queues/backlog")
+		open(ctx, address, "queues/backlog")
 		see(ctx, "1–50 of 10,000 quota Workloads")
 		Expect(window.Run(ctx, `document.querySelector("main .filters input").focus()`, nil)).To(Succeed())
 		Expect(window.Type(ctx, "backlog-00000")).To(Succeed())
@@ -98,12 +131,12 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		Expect(window.Type(ctx, "x")).To(Succeed())
 		see(ctx, "Nothing matches the filters")
 		Expect(window.Type(ctx, browser.Tab)).To(Succeed())
-		open(ctx, url, "queues/backlog?namespace=elsewhere")
+		open(ctx, address, "queues/backlog?namespace=elsewhere")
 		see(ctx, "Nothing matches the filters")
 	}, SpecTimeout(specTimeout))
 
 	It("is read at most once a second while it changes", func(ctx SpecContext) {
-		open(ctx, url, "queues/backlog")
+		open(ctx, address, "queues/backlog")
 		see(ctx, "1–50 of 10,000 quota Workloads")
 		fetched(ctx, Default, path)
 		start := time.Now()
@@ -112,8 +145,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		defer ticker.Stop()
 		for ; time.Since(start) < 3*time.Second; changes++ {
 			<-ticker.C
-			w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("backlog-%05d", changes)}}
-			store.Use(func(m *dashboard.Model) { m.Forget(w) })
+			Expect(env.Admin.Delete(ctx, newBacklog(changes))).To(Succeed())
 		}
 		see(ctx, fmt.Sprintf("of %s quota Workloads", thousands(backlog-changes)))
 		most := int(time.Since(start)/time.Second) + 2 // one for the begun second, and one for a change before

@@ -28,12 +28,7 @@ import (
 // serveObjects serves the page with objects that a control plane would take long to bring about.
 func serveObjects(objects ...metav1.Object) string {
 	GinkgoHelper()
-	return serveStore(server.NewStore(), objects...)
-}
-
-// serveStore adds objects to a Store and serves the page with it.
-func serveStore(store *server.Store, objects ...metav1.Object) string {
-	GinkgoHelper()
+	store := server.NewStore()
 	jobSets := map[types.NamespacedName]*dashboard.JobSetObjects{}
 	store.Use(func(m *dashboard.Model) {
 		for _, object := range objects {
