@@ -216,7 +216,7 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 		w.suspend(s, st)
 		return
 	}
-	if st.lacksQuota(s) {
+	if st.lacksQuota(s) || st.hasMoved(s) {
 		w.Reopen = append(w.Reopen, st.workload)
 		return
 	}

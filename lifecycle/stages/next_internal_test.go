@@ -111,6 +111,10 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, workloads: map[string]string{"init": "finished otherwise", "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}},
 			want:  []string{"remove init"},
 		},
+		"a stage whose user changed the queue between the reservation and the start is queued again": {
+			world: world{workloads: map[string]string{"init": "admitted moved", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"remove init"},
+		},
 		"a deleted Workload holds its Jobs before it goes": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"hold init-0"},
@@ -244,6 +248,9 @@ func (w world) workload(s *jobsetstate.Snapshot, index int, words []string) *kue
 		condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue)
 		condition(kueue.WorkloadAdmitted, metav1.ConditionTrue)
 		s.Charged[workload.UID] = !has("uncharged")
+	}
+	if has("moved") {
+		workload.Spec.QueueName = "other"
 	}
 	if has("ready") {
 		condition(kueue.WorkloadPodsReady, metav1.ConditionTrue)

@@ -206,7 +206,7 @@ func (st *stage) mayRun(s *jobsetstate.Snapshot) bool {
 	w := st.workload
 	return w != nil && !st.mustRelease && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
 		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
-		s.Charged[w.UID] && !st.lacksQuota(s)
+		s.Charged[w.UID] && !st.lacksQuota(s) && !st.hasMoved(s)
 }
 
 // isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
@@ -262,6 +262,12 @@ func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resiz
 		return nil
 	}
 	return after
+}
+
+// hasMoved reports whether the stage holds quota of another queue than that of the JobSet: its user has changed the queue between the reservation
+// and the start, and that of a quota Workload cannot change while it holds quota.
+func (st *stage) hasMoved(s *jobsetstate.Snapshot) bool {
+	return st.holdsQuota() && st.workload.Spec.QueueName != jobsetstate.QueueOf(s.JobSet)
 }
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
