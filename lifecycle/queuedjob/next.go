@@ -193,7 +193,7 @@ func (w *Step) advance(s *Snapshot, workload *kueue.Workload) {
 	switch holdsQuota := quotaworkload.HoldsQuota(workload); {
 	case IsSuspendedByUser(s.Job):
 		w.suspend(s, workload)
-	case lacksQuota:
+	case lacksQuota || s.hasMoved(workload):
 		w.Reopen = workload
 	case !holdsQuota || !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted):
 		w.holdRunning(s, whyNoQuota)

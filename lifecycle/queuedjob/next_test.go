@@ -299,6 +299,16 @@ func TestNext(t *testing.T) {
 			job.Labels[apis.QueueLabel] = "other"
 			return snapshot(job, waiting(newJob()))
 		}, "change"},
+		"its user moves it to another queue after its reservation": {func() *queuedjob.Snapshot {
+			job := newJob()
+			job.Labels[apis.QueueLabel] = "other"
+			return snapshot(job, admitted(newJob()))
+		}, "reopen"},
+		"its user limits its time after its reservation": {func() *queuedjob.Snapshot {
+			job := newJob()
+			job.Labels[apis.MaxExecTimeLabel] = "60"
+			return snapshot(job, admitted(newJob()))
+		}, "reopen"},
 		"its quota Workload was deleted": {func() *queuedjob.Snapshot {
 			job, w := running()
 			w.DeletionTimestamp = new(metav1.NewTime(start))

@@ -3,6 +3,7 @@ package queuedjob_test
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -61,6 +62,14 @@ func TestNextInAnyOrder(t *testing.T) {
 			"evict":     func(*rapid.T) { w.evict() },
 			"suspend":   func(*rapid.T) { w.user(true) },
 			"resume":    func(*rapid.T) { w.user(false) },
+			"move": func(t *rapid.T) {
+				if *w.job.Spec.Suspend {
+					w.putJob(func(j *batchv1.Job) {
+						j.Labels = maps.Clone(j.Labels)
+						j.Labels[apis.QueueLabel] = rapid.SampledFrom([]string{"queue", "other"}).Draw(t, "queue")
+					})
+				}
+			},
 			"delete": func(*rapid.T) {
 				if w.workload != nil && w.workload.DeletionTimestamp == nil {
 					w.workload.DeletionTimestamp = new(metav1.NewTime(start))
@@ -90,6 +99,9 @@ func TestNextInAnyOrder(t *testing.T) {
 func (w *world) check() {
 	if w.active+w.terminating > 0 && (w.workload == nil || !quotaworkload.HoldsQuota(w.workload) || quotaworkload.IsTrue(w.workload, kueue.WorkloadFinished)) {
 		w.Fatalf("%d pods without quota", w.active+w.terminating)
+	}
+	if !*w.job.Spec.Suspend && w.workload != nil && quotaworkload.HoldsQuota(w.workload) && string(w.workload.Spec.QueueName) != w.job.Labels[apis.QueueLabel] {
+		w.Fatal("the Job runs on quota of another queue")
 	}
 	if w.active > 0 && w.active > elastic.Held(w.workload, "main") {
 		w.Fatalf("%d pods on quota for %d", w.active, elastic.Held(w.workload, "main"))

@@ -45,12 +45,16 @@ func newWorkload(s *Snapshot) *kueue.Workload {
 
 // follow writes into a quota Workload without quota what the Job asks for.
 func (s *Snapshot) follow(workload *kueue.Workload) {
-	workload.Spec.QueueName = kueue.LocalQueueName(s.Job.Labels[apis.QueueLabel])
+	workload.Spec.QueueName = queueOf(s.Job)
 	workload.Spec.MaximumExecutionTimeSeconds = executionTimeOf(s.Job)
 	wanted := s.podSet()
 	if len(workload.Spec.PodSets) != 1 || !isSamePodSet(&workload.Spec.PodSets[0], &wanted) {
 		workload.Spec.PodSets = []kueue.PodSet{wanted}
 	}
+}
+
+func queueOf(job *batchv1.Job) kueue.LocalQueueName {
+	return kueue.LocalQueueName(job.Labels[apis.QueueLabel])
 }
 
 // podSet returns the pod set of the Job.
@@ -164,6 +168,13 @@ func (s *Snapshot) reclaimable(workload *kueue.Workload) []kueue.ReclaimablePod 
 // its AdmissionChecks or its release, or pods that were reported as reclaimable have to run again.
 func (s *Snapshot) lacksQuota(workload *kueue.Workload) bool {
 	return quotaworkload.HoldsQuota(workload) && needed(admitted(s.Job, workload)) > elastic.Held(workload, string(kueue.DefaultPodSetName))
+}
+
+// hasMoved reports whether a quota Workload that holds quota is not for the queue or the maximum execution time of a held Job: its user has
+// changed them since the reservation, and neither can change in a quota Workload that holds quota.
+func (s *Snapshot) hasMoved(workload *kueue.Workload) bool {
+	return childjob.IsHeld(s.Job) && quotaworkload.HoldsQuota(workload) &&
+		(workload.Spec.QueueName != queueOf(s.Job) || !ptr.Equal(workload.Spec.MaximumExecutionTimeSeconds, executionTimeOf(s.Job)))
 }
 
 // reclaim reports the reclaimable pods if they have changed.
