@@ -41,6 +41,10 @@ const (
 	// user sets spec.suspend to false.
 	SuspendedAnnotation = "tranche.dev/suspended"
 
+	// UnnoticedAnnotation is on a queued Job that its user suspended before the Job controller had noticed its release. The admission policies
+	// add it, and the manager removes it with the condition Suspended of the Job, which is older than the release.
+	UnnoticedAnnotation = "tranche.dev/unnoticed"
+
 	// SizeAnnotation is, on a queued Job that was admitted with fewer pods than it asks for, its own parallelism and, if they are equal by
 	// MinParallelismEqualAnnotation, its completions.
 	SizeAnnotation = "tranche.dev/parallelism"

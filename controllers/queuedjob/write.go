@@ -26,7 +26,7 @@ func (r *Reconciler) write(ctx context.Context, s *queuedjob.Snapshot, step *que
 		return func(w *queuedjob.Step) error { return write(ctx, s, w) }
 	}
 	err := step.Write(&queuedjob.Writer{
-		Create: part(r.create), Hold: part(r.hold), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release),
+		Create: part(r.create), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release),
 		EndPods: part(r.endPods), Progress: part(r.progress), ReleaseQuota: part(r.releaseQuota), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
 		Change:           func(w *queuedjob.Step) error { return r.writer.Change(ctx, w.Change.Before, w.Change.After) },
 		Conclude:         func(w *queuedjob.Step) error { return r.suspend(ctx, w.Conclude, new(false)) },
@@ -84,6 +84,13 @@ func (r *Reconciler) suspend(ctx context.Context, job *batchv1.Job, suspend *boo
 	after.Spec.Suspend = suspend
 	err := r.config.Client.Patch(ctx, after, patch.IfSameUID(job))
 	return ignoreNotFound(err, "set spec.suspend of Job %s to %t", client.ObjectKeyFromObject(job), *suspend)
+}
+
+// clearSuspended removes the condition Suspended of a held Job, and the annotation that demands this, in one write. The Job must not have changed.
+func (r *Reconciler) clearSuspended(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
+	after := queuedjob.Unconfirmed(w.ClearSuspended)
+	err := r.config.Client.Status().Patch(ctx, after, patch.Locked(w.ClearSuspended, w.ClearSuspended.ResourceVersion))
+	return ignoreNotFound(err, "remove the condition Suspended of Job %s", client.ObjectKeyFromObject(after))
 }
 
 // clearStart removes the start time of a held Job, without which the API server accepts changes of its pod template. The Job must not have changed.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -224,6 +225,8 @@ func (w *Step) stop(s *Snapshot, why string) bool {
 	case childjob.IsEnding(job):
 	case childjob.IsNoticed(job):
 		w.Hold, w.Why = job, why
+	case childjob.IsHeld(job) && isUnnoticed(job):
+		w.ClearSuspended = job
 	case childjob.IsRunning(job) || wasReleased(job) && childjob.HasPods(job):
 	case len(s.Owned.Pods) > 0:
 		w.requeueWithin(podsEvery)
@@ -243,6 +246,13 @@ func hasStarted(job *batchv1.Job) bool { return job.Status.StartTime != nil }
 // wasReleased reports whether a Job was released and may have, or get, pods since. The Job controller can be creating them although the Job shows
 // no start time and is held again: its status is newer than that only when it reports that the Job is suspended.
 func wasReleased(job *batchv1.Job) bool { return hasStarted(job) || !isRestored(job) }
+
+// isUnnoticed reports whether a user suspended a Job before the Job controller had noticed its release. Its condition Suspended is older than
+// the release: the Job controller may be about to create pods.
+func isUnnoticed(job *batchv1.Job) bool {
+	_, unnoticed := job.Annotations[apis.UnnoticedAnnotation]
+	return unnoticed
+}
 
 // release lets a held Job run with what it is admitted to.
 func (w *Step) release(s *Snapshot, workload *kueue.Workload) {
@@ -268,6 +278,8 @@ func (w *Step) release(s *Snapshot, workload *kueue.Workload) {
 		w.requeueWithin(workloadstatus.RecheckAfter)
 		return
 	}
+	// If the pods of its previous release exist, the quota is theirs again.
+	delete(released.Annotations, apis.UnnoticedAnnotation)
 	w.Release = &Release{workload, job, released}
 }
 

@@ -131,7 +131,7 @@ func parts(w *queuedjob.Step) string {
 		return func(*queuedjob.Step) error { all = append(all, name); return nil }
 	}
 	_ = w.Write(&queuedjob.Writer{
-		Create: note("create"), Change: note("change"), Hold: note("hold"), Conclude: note("conclude"), ClearStart: note("clear-start"), Restore: note("restore"),
+		Create: note("create"), Change: note("change"), Hold: note("hold"), Conclude: note("conclude"), ClearSuspended: note("clear-suspended"), ClearStart: note("clear-start"), Restore: note("restore"),
 		Release: note("release"), EndPods: note("end-pods"), Progress: note("progress"), Reclaim: note("reclaim"), ReleaseQuota: note("release-quota"),
 		Reopen: note("reopen"), RemoveFinalizers: note("remove-finalizers"), DeleteWorkloads: note("delete-workloads"), Report: note("report"),
 		DeleteExpired: note("delete-expired"),
@@ -267,6 +267,13 @@ func TestNext(t *testing.T) {
 			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.SuspendedGate}
 			return snapshot(job, w)
 		}, ""},
+		"its user suspends it, and the condition Suspended is older than its release": {func() *queuedjob.Snapshot {
+			job, w := stopped()
+			job.Status.StartTime = nil
+			job.Annotations[apis.SuspendedAnnotation], job.Annotations[apis.UnnoticedAnnotation] = "true", "true"
+			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.SuspendedGate}
+			return snapshot(job, w)
+		}, "clear-suspended"},
 		"its user has suspended it": {func() *queuedjob.Snapshot {
 			job := newJob()
 			job.Annotations = map[string]string{apis.SuspendedAnnotation: "true"}

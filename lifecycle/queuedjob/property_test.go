@@ -161,6 +161,9 @@ func (w *world) write(step *queuedjob.Step, writes int) {
 		Change:   do(unlessGone(func() { w.workload = step.Change.After })),
 		Hold:     do(func() { w.putJob(func(j *batchv1.Job) { j.Spec.Suspend = new(true) }) }),
 		Conclude: do(func() { w.putJob(func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) }),
+		ClearSuspended: do(func() {
+			same(step.ClearSuspended, func() { w.putJob(func(j *batchv1.Job) { *j = *queuedjob.Unconfirmed(j) }) })()
+		}),
 		ClearStart: do(func() {
 			same(step.ClearStart, func() { w.putJob(func(j *batchv1.Job) { j.Status.StartTime = nil }) })()
 		}),
@@ -247,7 +250,10 @@ func (w *world) user(suspends bool) {
 	w.putJob(func(j *batchv1.Job) {
 		switch {
 		case suspends && !isSuspended:
-			j.Spec.Suspend = new(childjob.IsNoticed(j))
+			if !childjob.IsNoticed(j) {
+				metav1.SetMetaDataAnnotation(&j.ObjectMeta, apis.UnnoticedAnnotation, "true")
+			}
+			j.Spec.Suspend = new(true)
 			metav1.SetMetaDataAnnotation(&j.ObjectMeta, apis.SuspendedAnnotation, "true")
 		case !suspends:
 			delete(j.Annotations, apis.SuspendedAnnotation)

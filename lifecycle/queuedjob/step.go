@@ -24,6 +24,9 @@ type Step struct {
 	Why  string
 	// Conclude is a held Job whose outcome is decided, but cannot be written while it is held, or nil.
 	Conclude *batchv1.Job
+	// ClearSuspended is a held Job whose condition Suspended must be removed, or nil: the Job controller reports it again when it has read that
+	// the Job is suspended.
+	ClearSuspended *batchv1.Job
 	// ClearStart is a held Job without pods whose start time must be removed before its pod template can be changed, or nil.
 	ClearStart *batchv1.Job
 	// Restore is a held Job without pods that still contains fields which an admission added, or nil.
@@ -95,7 +98,7 @@ func (w *Step) requeueWithin(left time.Duration) {
 
 // A Writer writes the parts of a Step. The order of the functions is the order of the writes.
 type Writer struct {
-	Create, Change, Hold, Conclude, ClearStart, Restore, Release, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
+	Create, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
 	RemoveFinalizers, DeleteWorkloads, DeleteExpired, Report func(*Step) error
 }
 
@@ -109,6 +112,7 @@ func (w *Step) Write(to *Writer) error {
 		{w.Change != nil, to.Change},
 		{w.Hold != nil, to.Hold},
 		{w.Conclude != nil, to.Conclude},
+		{w.ClearSuspended != nil, to.ClearSuspended},
 		{w.ClearStart != nil, to.ClearStart},
 		{w.Restore != nil, to.Restore},
 		{w.Release != nil, to.Release},

@@ -193,6 +193,15 @@ var _ = Describe("A queued Job", func() {
 		t.patchJob(ctx, "victim", `{"spec":{"suspend":false}}`)
 		t.expectJob(ctx, "victim", "ready")
 
+		By("suspending it as if its release had not been noticed")
+		t.patchJob(ctx, "victim", `{"metadata":{"annotations":{"tranche.dev/unnoticed":"true"}},"spec":{"suspend":true}}`)
+		t.expectJob(ctx, "victim", "closed")
+		expectReserved("0")
+		job, _ := t.queued(ctx, Default, "victim")
+		Expect(job.Annotations).NotTo(HaveKey(apis.UnnoticedAnnotation))
+		t.patchJob(ctx, "victim", `{"spec":{"suspend":false}}`)
+		t.expectJob(ctx, "victim", "ready")
+
 		By("deleting its quota Workload")
 		_, w := t.queued(ctx, Default, "victim")
 		Expect(env.Admin.Delete(ctx, w)).To(Succeed())
@@ -203,7 +212,7 @@ var _ = Describe("A queued Job", func() {
 		t.expectJob(ctx, "victim", "ready")
 
 		By("deleting the Job")
-		job, _ := t.queued(ctx, Default, "victim")
+		job, _ = t.queued(ctx, Default, "victim")
 		Expect(env.Admin.Delete(ctx, job, client.PropagationPolicy("Background"))).To(Succeed())
 		expectReserved("0")
 	}, SpecTimeout(specTimeout))

@@ -189,21 +189,33 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Expect(now.Annotations).NotTo(HaveKey(apis.SuspendedAnnotation))
 	}, SpecTimeout(patience))
 
-	It("only record a suspension by the user while the Job still reports that it is suspended", func(ctx SpecContext) {
+	It("record that a user suspends a Job that still reports that it is suspended, and let the user resume it", func(ctx SpecContext) {
 		job := newQueuedJob(namespace, "train")
 		// Only this spec writes its status.
 		job.Labels, job.Spec.ManagedBy, job.Spec.Suspend = nil, new("example.com/controller"), new(false)
 		Expect(tenant.Create(ctx, job)).To(Succeed())
 		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":
 			{"kueue.x-k8s.io/queue-name":"main","tranche.dev/hold":"queued"}}}`)))).To(Succeed())
-		for status, stays := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: false} {
+		for status, isUnnoticed := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: false} {
 			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: status, LastTransitionTime: metav1.Now()}}
 			Expect(env.adminClient.Status().Update(ctx, job)).To(Succeed())
 			now := job.DeepCopy()
 			Expect(tenant.Patch(ctx, now, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)), client.DryRunAll)).To(Succeed())
+			Expect(*now.Spec.Suspend).To(BeTrue())
 			Expect(now.Annotations).To(HaveKeyWithValue(apis.SuspendedAnnotation, "true"))
-			Expect(*now.Spec.Suspend).To(Equal(!stays), "the condition Suspended is %s", status)
+			_, unnoticed := now.Annotations[apis.UnnoticedAnnotation]
+			Expect(unnoticed).To(Equal(isUnnoticed), "the condition Suspended is %s", status)
 		}
+		job.Status.Conditions[0].Status = corev1.ConditionTrue
+		Expect(env.adminClient.Status().Update(ctx, job)).To(Succeed())
+		patch := func(patch string) error {
+			return tenant.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(patch)))
+		}
+		Expect(patch(`{"spec":{"suspend":true}}`)).To(Succeed())
+		Expect(patch(`{"metadata":{"annotations":{"tranche.dev/unnoticed":null}}}`)).To(MatchError(ContainSubstring("only Tranche's manager")))
+		Expect(patch(`{"spec":{"suspend":false}}`)).To(Succeed())
+		Expect(job.Annotations).To(SatisfyAll(Not(HaveKey(apis.SuspendedAnnotation)), HaveKey(apis.UnnoticedAnnotation)))
+		Expect(*job.Spec.Suspend).To(BeTrue(), "only the manager releases it")
 	}, SpecTimeout(patience))
 
 	It("queue a suspended Job that gets a queue name, and no Job that runs", func(ctx SpecContext) {
