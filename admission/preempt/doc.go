@@ -27,6 +27,8 @@
 //   - With fair sharing, too, no Holder is preempted in a ClusterQueue or Cohort that does not borrow any of what is missing.
 //   - With fair sharing, a victim is spared only if all others would have been preempted without it as well. Otherwise the share of the request
 //     is higher in the end than it was when the others were compared with it, and the two sides can take turns.
+//   - With fair sharing, nothing is preempted if one of the victims could reclaim its quota from the request at once: if it fits into the quota of its
+//     own ClusterQueue, and the request borrows that.
 //   - In a Queue with levels, LowerOrNewerEqualPriority allows no victim of equal priority that would come before the request when it queues again:
 //     there the level decides who is next, not the age.
 //   - One request preempts the same victim at most a few times (History).

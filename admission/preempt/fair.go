@@ -1,6 +1,12 @@
 package preempt
 
-import kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
 
 // fair preempts from the side with the highest share.
 func (s *search) fair() Result {
@@ -24,7 +30,43 @@ func (s *search) fair() Result {
 	if !fits {
 		return Result{Outcome: NotEnough}
 	}
-	return s.result(victims, s.fitsCharged, s.staysFair)
+	result := s.result(victims, s.fitsCharged, s.staysFair)
+	if slices.ContainsFunc(result.Victims, s.takesBack) {
+		return Result{Outcome: NotEnough}
+	}
+	return result
+}
+
+// takesBack reports whether a victim of fair sharing could reclaim its quota from the request, which is charged, once it queues again: it fits into the
+// quota of its own ClusterQueue, and the request borrows that. The two would take turns.
+func (s *search) takesBack(v Victim) bool {
+	queue := v.Holder.queue
+	reclaims := Request{Priority: v.Holder.Priority}
+	if v.strategy == "" || !reclaims.mayPreempt(queue.Preemption.ReclaimWithinCohort, &Holder{Priority: s.request.Priority}) {
+		return false
+	}
+	missing := slices.DeleteFunc(v.Holder.Usage.Clone(), func(c quota.Charge) bool { return c.Amount <= queue.node.Available(c.ID) })
+	return len(missing) > 0 && s.tree.WhatIf(func() bool {
+		queue.node.Charge(v.Holder.Usage)
+		return !slices.ContainsFunc(missing, func(c quota.Charge) bool { return !s.borrowsFrom(queue.node, c.ID) })
+	})
+}
+
+// borrowsFrom reports whether the request, but not another ClusterQueue, uses more than its own quota, as do all Cohorts above it below the lowest one
+// that they share.
+func (s *search) borrowsFrom(other *quota.Node, id quota.ID) bool {
+	own, theirs := s.sides(other)
+	for n := s.node; n != own.Parent(); n = n.Parent() {
+		if n.Excess(id, 0) <= 0 {
+			return false
+		}
+	}
+	for n := other; n != theirs.Parent(); n = n.Parent() {
+		if n.Excess(id, 0) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // fitsCharged reports whether the request, which is charged, fits.

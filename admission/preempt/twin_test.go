@@ -289,7 +289,7 @@ func (w *twin) fair(all []candidate) []taken {
 			continue
 		}
 		if victims = append(victims, v); w.fits(victims, false) {
-			return w.spare(victims, w.isFair)
+			return w.spareFairly(victims)
 		}
 	}
 	if len(w.strategies) < 2 {
@@ -307,9 +307,51 @@ func (w *twin) fair(all []candidate) []taken {
 		}
 		v := taken{candidate: c, reason: kueue.InCohortFairSharingReason, strategy: preempt.LessThanInitialShare}
 		if victims = append(victims, v); w.fits(victims, false) {
-			return w.spare(victims, w.isFair)
+			return w.spareFairly(victims)
 		}
 	}
+}
+
+// spareFairly returns no victims if one of them would reclaim its quota.
+func (w *twin) spareFairly(victims []taken) []taken {
+	victims = w.spare(victims, w.isFair)
+	for _, v := range victims {
+		if v.strategy != "" && in(w, victims, 1, func() bool { return w.reclaims(v.candidate) }) {
+			return nil
+		}
+	}
+	return victims
+}
+
+// reclaims: the request is charged and has what the candidate misses, above its own quota, while the candidate would be within its own.
+func (w *twin) reclaims(c candidate) bool {
+	policy := c.queue.Preemption.ReclaimWithinCohort
+	if policy != kueue.PreemptionPolicyAny && (policy != kueue.PreemptionPolicyLowerPriority || c.Priority <= w.r.Priority) || c.queue.Node().Fits(c.Usage) {
+		return false
+	}
+	own := w.r.Queue.Node()
+	for _, u := range c.Usage {
+		if u.Amount <= c.queue.Node().Available(u.ID) {
+			continue
+		}
+		for n := own; n != c.lca; n = n.Parent() {
+			if n.Used(u.ID) <= n.Subtree(u.ID) {
+				return false
+			}
+		}
+		isOver := w.tree.WhatIf(func() bool {
+			c.queue.Node().Charge(c.Usage)
+			isOver := false
+			for n := c.queue.Node(); n != c.lca; n = n.Parent() {
+				isOver = isOver || n.Used(u.ID) > n.Subtree(u.ID)
+			}
+			return isOver
+		})
+		if isOver {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *twin) nextOf(q *preempt.Queue, left, retry map[*preempt.Queue][]candidate, victims []taken, withinQuota bool) (taken, bool) {
