@@ -1,4 +1,4 @@
-// Package sample makes the ReplicatedJobs of the JobSets that tests run on the fake nodes of a control plane.
+// Package sample makes the ReplicatedJobs of the JobSets that tests run on the fake nodes of a control plane, and a small cluster as YAML.
 package sample
 
 import (

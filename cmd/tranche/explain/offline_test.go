@@ -20,45 +20,10 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
-const queues = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: h100}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ml, labels: {kubernetes.io/metadata.name: ml}}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: gpus, finalizers: [kueue.x-k8s.io/resource-in-use]}
-spec:
-  queueingStrategy: BestEffortFIFO
-  namespaceSelector: {}
-  resourceGroups:
-  - {coveredResources: [cpu], flavors: [{name: h100, resources: [{name: cpu, nominalQuota: 4}]}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {namespace: ml, name: main}
-spec: {clusterQueue: gpus}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {namespace: ml, name: runs, uid: u1, resourceVersion: "1", creationTimestamp: "2026-01-01T10:00:00Z"}
-spec:
-  active: true
-  queueName: main
-  maximumExecutionTimeSeconds: 7200
-  podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
-status:
-  admission: {clusterQueue: gpus, podSetAssignments: [{name: main, count: 3, flavors: {cpu: h100}, resourceUsage: {cpu: 3}}]}
-  conditions:
-  - {type: QuotaReserved, status: "True", reason: QuotaReserved, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
-  - {type: Admitted, status: "True", reason: Admitted, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
----
+const queues = sample.OneQueue + `
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Workload
 metadata: {namespace: ml, name: waits, uid: u2, resourceVersion: "1", creationTimestamp: "2026-01-01T10:10:00Z"}

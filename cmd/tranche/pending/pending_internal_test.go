@@ -14,64 +14,13 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/test/sample"
 )
-
-const queues = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: h100}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ml, labels: {kubernetes.io/metadata.name: ml}}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: gpus}
-spec:
-  queueingStrategy: BestEffortFIFO
-  namespaceSelector: {}
-  resourceGroups:
-  - {coveredResources: [cpu], flavors: [{name: h100, resources: [{name: cpu, nominalQuota: 4}]}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {namespace: ml, name: main}
-spec: {clusterQueue: gpus}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {namespace: ml, name: runs, uid: u1, resourceVersion: "1", creationTimestamp: "2026-01-01T10:00:00Z"}
-spec:
-  active: true
-  queueName: main
-  maximumExecutionTimeSeconds: 7200
-  podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
-status:
-  admission: {clusterQueue: gpus, podSetAssignments: [{name: main, count: 3, flavors: {cpu: h100}, resourceUsage: {cpu: 3}}]}
-  conditions:
-  - {type: QuotaReserved, status: "True", reason: QuotaReserved, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
-  - {type: Admitted, status: "True", reason: Admitted, message: "", lastTransitionTime: "2026-01-01T10:00:00Z"}
----
-`
-
-func pending(name, created, limit string) string {
-	return `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {namespace: ml, name: ` + name + `, uid: ` + name + `, resourceVersion: "1", creationTimestamp: "` + created + `"}
-spec:
-  active: true
-  queueName: main` + limit + `
-  podSets: [{name: main, count: 4, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
----
-`
-}
 
 // TestOffline prints a start that follows from a limit, one that has no limit and so makes the next one unknown, and the filters.
 func TestOffline(t *testing.T) {
-	text := queues + pending("first", "2026-01-01T10:10:00Z", "\n  maximumExecutionTimeSeconds: 3600") +
-		pending("endless", "2026-01-01T10:20:00Z", "") + pending("last", "2026-01-01T10:30:00Z", "")
+	text := sample.OneQueue + sample.Pending("first", "2026-01-01T10:10:00Z", "\n  maximumExecutionTimeSeconds: 3600") +
+		sample.Pending("endless", "2026-01-01T10:20:00Z", "") + sample.Pending("last", "2026-01-01T10:30:00Z", "")
 	table := []string{
 		"CLUSTERQUEUE-POSITION  LOCALQUEUE-POSITION  NAMESPACE  NAME     QUEUE  PRIORITY  AGE  OWNER  STAGE  EXPECTED-START",
 		"0                      0                    ml         first    main   0         50m  -      -      by 2026-01-01 12:00:00Z (60m after the snapshot)",
@@ -135,7 +84,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	s, err := snapshot.ReadStream("queues", strings.NewReader(queues+pending("first", "2026-01-01T10:10:00Z", "")))
+	s, err := snapshot.ReadStream("queues", strings.NewReader(sample.OneQueue+sample.Pending("first", "2026-01-01T10:10:00Z", "")))
 	if err != nil {
 		t.Fatal(err)
 	}
