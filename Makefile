@@ -24,6 +24,10 @@ build: ## Build bin/tranche, the binary of the image.
 cluster: ## Build the control plane that tests and the demo run on (minutes, once).
 	@cd test/cluster && go run ./build
 
+.PHONY: kueue
+kueue: ## Build Kueue's manager and command line, which test/kueue runs beside Tranche (minutes, once).
+	@cd test/cluster && go run ./build -kueue
+
 .PHONY: demo
 demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running.
 	@cd test/cluster && go run ./build -with ../.. -version '$(VERSION)' > /dev/null

@@ -2,6 +2,8 @@
 // hash of all inputs of the build, together with their manifests; existing binaries are not built again. Progress goes to standard error,
 // and the directory is the only line on standard output.
 //
+// With -kueue it makes Kueue's manager and command line instead, from the modules that kueue/go.mod pins, into bin/kueue-KEY.
+//
 // With -with it also builds the manager and the demo, into the directory bin of the main module: all that `make demo` needs.
 package main
 
@@ -18,6 +20,7 @@ import (
 func main() {
 	with := flag.String("with", "", "directory of the main module: build its manager and its demo, too")
 	version := flag.String("version", "dev", "version that the manager reports")
+	onlyKueue := flag.Bool("kueue", false, "build Kueue instead of the control plane")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -28,7 +31,11 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	dir, err := build(ctx)
+	wanted := controlPlane()
+	if *onlyKueue {
+		wanted = kueue()
+	}
+	dir, err := build(ctx, wanted)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		stop()
@@ -51,13 +58,13 @@ func buildMain(ctx context.Context, root, version string) error {
 	return main.run(ctx)
 }
 
-// build returns the directory that holds everything, and fills it first if it is not there.
-func build(ctx context.Context) (string, error) {
+// build returns the directory that holds a product, and fills it first if it is not there.
+func build(ctx context.Context, p *product) (string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
-	recipe, err := newRecipe(ctx, module)
+	recipe, err := newRecipe(ctx, p, filepath.Join(module, p.module))
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +72,7 @@ func build(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", fmt.Errorf("make room for the binaries: %w", err)
 	}
-	done := filepath.Join(bin, recipe.key)
+	done := filepath.Join(bin, p.prefix+recipe.key)
 	if exists(done) {
 		return done, nil
 	}

@@ -28,7 +28,47 @@ type manifest struct {
 	module, path, keptAs string
 }
 
-func binaries() []binary {
+// A product is what one run builds from one module: programs, and the manifests that are kept next to them.
+type product struct {
+	title     string
+	module    string // directory of the module below this one
+	prefix    string // of the name of its directory in bin
+	sources   string // pattern of the files in the module that are built besides those of other modules
+	stamps    func(ctx context.Context, module string) (string, error)
+	binaries  []binary
+	manifests []manifest
+}
+
+// controlPlane is what all tests with a control plane need.
+func controlPlane() *product {
+	return &product{
+		title: "the test control plane", sources: filepath.Join("pdeathsig", "*.go"), stamps: controlPlaneStamps,
+		binaries: controlPlaneBinaries(), manifests: controlPlaneManifests(),
+	}
+}
+
+// kueue is Kueue's manager and its command line. Its module is one of its own, because it asks for versions that the control plane is not built from.
+func kueue() *product {
+	const module, components = "sigs.k8s.io/kueue", "config/components/"
+	return &product{
+		title: "Kueue", module: "kueue", prefix: "kueue-", stamps: kueueStamps,
+		binaries: []binary{
+			{name: "kueue", pkg: module + "/cmd/kueue"},
+			{name: "kueuectl", pkg: module + "/cmd/kueuectl"},
+		},
+		manifests: []manifest{
+			{module, components + "crd/bases", "manifests/kueue/crd"},
+			{module, components + "webhook/manifests.yaml", "manifests/kueue/webhooks.yaml"},
+			{module, components + "rbac/role.yaml", "manifests/kueue/role.yaml"},
+			{module, components + "rbac/leader_election_role.yaml", "manifests/kueue/leader_election_role.yaml"},
+			{module, components + "rbac/manager_secrets_role.yaml", "manifests/kueue/manager_secrets_role.yaml"},
+			{module, components + "rbac/manager_clusterprofiles_role.yaml", "manifests/kueue/manager_clusterprofiles_role.yaml"},
+			{module, components + "rbac/metrics_auth_role.yaml", "manifests/kueue/metrics_auth_role.yaml"},
+		},
+	}
+}
+
+func controlPlaneBinaries() []binary {
 	return []binary{
 		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", linkedAs: "server"},
 		{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -41,7 +81,7 @@ func binaries() []binary {
 	}
 }
 
-func manifests() []manifest {
+func controlPlaneManifests() []manifest {
 	return []manifest{
 		{"sigs.k8s.io/jobset", "config/components/crd/bases", "manifests/jobset/crd"},
 		{"sigs.k8s.io/jobset", "config/components/rbac/role.yaml", "manifests/jobset/role.yaml"},
@@ -52,22 +92,26 @@ func manifests() []manifest {
 
 // recipe is everything that shapes the result.
 type recipe struct {
-	module string   // directory of this module
+	*product
+
+	module string   // directory of its module
 	flags  []string // of go build
 	key    string   // hash of all of it
 }
 
-func newRecipe(ctx context.Context, module string) (*recipe, error) {
-	stamps, err := versionStamps(ctx, module)
+func newRecipe(ctx context.Context, p *product, module string) (*recipe, error) {
+	stamps, err := p.stamps(ctx, module)
 	if err != nil {
 		return nil, err
 	}
-	r := &recipe{module: module, flags: []string{"-trimpath", "-ldflags=-s -w " + stamps}}
+	r := &recipe{product: p, module: module, flags: []string{"-trimpath", "-ldflags=-s -w " + stamps}}
 	hash := sha256.New()
-	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, runtime.Version(), r.flags, binaries(), manifests())
-	sources, err := filepath.Glob(filepath.Join(module, "pdeathsig", "*.go"))
-	if err != nil {
-		return nil, fmt.Errorf("list the sources of pdeathsig: %w", err)
+	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, runtime.Version(), r.flags, p.binaries, p.manifests)
+	var sources []string
+	if p.sources != "" {
+		if sources, err = filepath.Glob(filepath.Join(module, p.sources)); err != nil {
+			return nil, fmt.Errorf("list the sources of %s: %w", p.title, err)
+		}
 	}
 	for _, path := range append(sources, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")) {
 		content, err := os.ReadFile(path)
@@ -81,9 +125,15 @@ func newRecipe(ctx context.Context, module string) (*recipe, error) {
 	return r, nil
 }
 
-// versionStamps returns the linker flags that make each program report the version of its module. A flag for a package that
+// kueueStamps returns the linker flags that make Kueue's programs report their version.
+func kueueStamps(ctx context.Context, module string) (string, error) {
+	version, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/kueue")
+	return "-X sigs.k8s.io/kueue/pkg/version.GitVersion=" + version, err
+}
+
+// controlPlaneStamps returns the linker flags that make each program report the version of its module. A flag for a package that
 // a program does not contain does nothing, so that all programs can be built with the same ones, in one go.
-func versionStamps(ctx context.Context, module string) (string, error) {
+func controlPlaneStamps(ctx context.Context, module string) (string, error) {
 	out, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}}",
 		"k8s.io/kubernetes", "sigs.k8s.io/jobset", "sigs.k8s.io/kwok")
 	if err != nil {
@@ -110,16 +160,16 @@ func versionStamps(ctx context.Context, module string) (string, error) {
 
 // buildInto builds everything into dir.
 func (r *recipe) buildInto(ctx context.Context, dir string) error {
-	for _, m := range manifests() {
+	for _, m := range r.manifests {
 		if err := r.copyManifests(ctx, m, dir); err != nil {
 			return err
 		}
 	}
-	control := &job{title: "the test control plane", module: r.module, dir: dir, flags: r.flags, binaries: binaries()}
-	if err := control.run(ctx); err != nil {
+	programs := &job{title: r.title, module: r.module, dir: dir, flags: r.flags, binaries: r.binaries}
+	if err := programs.run(ctx); err != nil {
 		return err
 	}
-	for _, b := range binaries() {
+	for _, b := range r.binaries {
 		if b.linkedAs == "" {
 			continue
 		}
