@@ -45,8 +45,8 @@ screenshots: cluster build browser ## Take the screenshots of docs/dashboard.md 
 	SCREENSHOTS=$(CURDIR)/docs/images $(GO_TEST) -count=1 ./test/e2e/dashboard
 
 .PHONY: test
-test: cluster build browser test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
-	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/invariants/... ./test/install/...
+test: cluster kueue build browser test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
+	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/invariants/... ./test/install/... ./test/kueue/...
 
 # Packages outside test/ with randomized tests, and those without.
 IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
@@ -78,6 +78,10 @@ test-integration: cluster build ## Run the tests of admission policies and contr
 .PHONY: test-e2e
 test-e2e: cluster build browser ## Run whole JobSets through the real binary on a real control plane.
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/invariants/... ./test/e2e/...
+
+.PHONY: test-kueue
+test-kueue: cluster kueue build ## Run Tranche beside the real Kueue manager on a real control plane.
+	$(GO_TEST) -count=1 -timeout 20m ./test/kueue/...
 
 .PHONY: test-soak
 test-soak: cluster build ## Run 25 JobSets and gangs of pods through one minute of chaos on a real control plane.

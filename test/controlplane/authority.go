@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,7 +22,7 @@ import (
 // An authority signs the certificates of one control plane: those of its servers and those by which users prove who they are.
 type authority struct {
 	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	key         crypto.Signer
 	pair        keyPair
 }
 
@@ -31,17 +32,24 @@ type keyPair struct{ certificate, key []byte }
 var _ envtest.Authn = (*authority)(nil)
 
 func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of a certificate authority: %w", err)
+	}
+	return newAuthorityWith(key)
+}
+
+// newAuthorityWith makes an authority with a key, whose own certificate is for some names.
+func newAuthorityWith(key crypto.Signer, names ...string) (*authority, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "tranche-controlplane"},
+		DNSNames:              names,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 	}
-	a := &authority{}
+	a := &authority{key: key}
 	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, fmt.Errorf("make the key of a certificate authority: %w", err)
-	}
 	a.certificate = template
 	if a.pair, err = a.sign(template, a.key); err != nil {
 		return nil, err
@@ -87,7 +95,7 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	return a.sign(template, key)
 }
 
-func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (keyPair, error) {
+func (a *authority) sign(template *x509.Certificate, key crypto.Signer) (keyPair, error) {
 	name := template.Subject.CommonName
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -96,7 +104,7 @@ func (a *authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (key
 	template.SerialNumber = serial
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().AddDate(1, 0, 0)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("sign the certificate of %q: %w", name, err)
 	}

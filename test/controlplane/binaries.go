@@ -15,6 +15,9 @@ import (
 // already.
 const BinariesVariable = "TRANCHE_CLUSTER_BIN"
 
+// KueueVariable does the same for the directory of Kueue's binaries.
+const KueueVariable = "TRANCHE_KUEUE_BIN"
+
 const (
 	modulePath = "github.com/tranche-dev/tranche"
 	loopback   = "127.0.0.1"
@@ -26,17 +29,31 @@ func BuildDir(ctx context.Context) (string, error) {
 	if dir := os.Getenv(BinariesVariable); dir != "" {
 		return dir, nil
 	}
+	return build(ctx, "the control plane")
+}
+
+// KueueDir returns the directory of Kueue's manager and command line: the one that KueueVariable names, or else the one that the module
+// test/cluster/kueue builds. The first build takes minutes.
+func KueueDir(ctx context.Context) (string, error) {
+	if dir := os.Getenv(KueueVariable); dir != "" {
+		return dir, nil
+	}
+	return build(ctx, "Kueue", "-kueue")
+}
+
+// build runs the command build of test/cluster.
+func build(ctx context.Context, title string, flags ...string) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, "go", "run", "-trimpath", "./build")
+	command := exec.CommandContext(ctx, "go", append([]string{"run", "-trimpath", "./build"}, flags...)...) // #nosec G204 -- constants
 	command.Dir = filepath.Join(root, "test", "cluster")
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &teed{problems: &problems}
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("build the control plane in test/cluster: %w\n%s", err, strings.TrimSpace(problems.String()))
+		return "", fmt.Errorf("build %s in test/cluster: %w\n%s", title, err, strings.TrimSpace(problems.String()))
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	return lines[len(lines)-1], nil

@@ -33,6 +33,7 @@ const (
 	Scheduler         = "kube-scheduler"
 	Kwok              = "kwok"
 	JobSet            = "jobset"
+	Kueue             = "kueue" // only with Config.Kueue
 )
 
 // A Config configures a control plane. The JobSet controller needs its CRD among CRDs, or must be named in Without.
@@ -60,6 +61,9 @@ type Config struct {
 	// JobSetFeatureGates are the feature gates of the JobSet controller that differ from their defaults.
 	JobSetFeatureGates map[string]bool
 
+	// Kueue adds Kueue's manager with its CRDs, webhooks and permissions. Nil means that there is no Kueue.
+	Kueue *KueueOptions
+
 	// BinDir is the directory of the binaries. Empty means the one of BuildDir.
 	BinDir string
 
@@ -79,7 +83,8 @@ type ControlPlane struct {
 	apiserver  *envtest.APIServer
 	admin      *rest.Config
 	components []component // in the order of starting
-	webhooks   jobsetWebhooks
+	webhooks   webhooks    // of the JobSet controller
+	kueue      kueueSetup
 
 	mu     sync.Mutex  // guards what the components do
 	paused []component // they run again as soon as the API server does
@@ -128,6 +133,11 @@ func (p *ControlPlane) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.config.Kueue != nil {
+		if p.kueue.dir, err = KueueDir(ctx); err != nil {
+			return err
+		}
+	}
 	if p.workDir = p.config.WorkDir; p.workDir == "" {
 		if p.temporary, err = os.MkdirTemp("", "tranche-controlplane-"); err != nil {
 			return fmt.Errorf("make a work directory: %w", err)
@@ -152,7 +162,7 @@ func (p *ControlPlane) define() error {
 		return err
 	}
 	p.admin = p.UserConfig("admin", "system:masters")
-	for _, define := range []func() error{p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet} {
+	for _, define := range []func() error{p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet, p.defineKueue} {
 		if err := define(); err != nil {
 			return err
 		}
@@ -303,5 +313,5 @@ func (p *ControlPlane) path(elements ...string) string {
 func (p *ControlPlane) logPath(name string) string { return p.path("logs", name+".log") }
 
 func componentNames() []string {
-	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, JobSet}
+	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, JobSet, Kueue}
 }

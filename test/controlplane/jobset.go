@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 // JobSetUser is who the JobSet controller is.
 const JobSetUser = "system:serviceaccount:jobset-system:jobset-controller-manager"
 
-// jobsetWebhooks are the webhook configurations of the JobSet controller.
-type jobsetWebhooks struct {
+// webhooks are the webhook configurations of a controller.
+type webhooks struct {
 	mutating   admissionv1.MutatingWebhookConfiguration
 	validating admissionv1.ValidatingWebhookConfiguration
 }
@@ -51,16 +52,9 @@ func (p *ControlPlane) defineJobSet() error {
 		checks = append(checks, answers(url))
 	}
 	return p.addProgram(JobSet, JobSetUser, &program{
-		args: []string{"--config=" + p.path(JobSet, "config.yaml"), "--zap-log-level=info"},
-		env:  []string{"TMPDIR=" + p.path(JobSet)},
-		ready: func(ctx context.Context) error {
-			for _, check := range checks {
-				if err := check(ctx); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		args:  []string{"--config=" + p.path(JobSet, "config.yaml"), "--zap-log-level=info"},
+		env:   []string{"TMPDIR=" + p.path(JobSet)},
+		ready: func(ctx context.Context) error { return firstError(ctx, checks) },
 	})
 }
 
@@ -95,32 +89,47 @@ func (p *ControlPlane) rewireWebhooks(base string) ([]string, error) {
 	}
 	w.mutating.Name, w.validating.Name = "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
 	var urls []string
-	rewire := func(config *admissionv1.WebhookClientConfig, selector **metav1.LabelSelector, rules []admissionv1.RuleWithOperations) {
-		url := base + *config.Service.Path
-		urls = append(urls, url)
-		*config = admissionv1.WebhookClientConfig{URL: &url, CABundle: p.authority.pair.certificate}
+	w.each(func(_ string, config *admissionv1.WebhookClientConfig, selectors selectors, rules []admissionv1.RuleWithOperations) {
+		urls = append(urls, rewire(config, base, p.authority.pair.certificate))
 		onPods := func(rule admissionv1.RuleWithOperations) bool { return slices.Contains(rule.Resources, "pods") }
 		if slices.ContainsFunc(rules, onPods) {
 			// Upstream's kustomization narrows the pod webhooks like this.
-			*selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			*selectors.object = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "jobset.sigs.k8s.io/jobset-name", Operator: metav1.LabelSelectorOpExists},
 			}}
 		}
-	}
+	})
+	return urls, nil
+}
+
+// selectors are those of one webhook.
+type selectors struct{ object, namespace **metav1.LabelSelector }
+
+// each calls a function for each webhook, mutating ones first.
+func (w *webhooks) each(do func(name string, config *admissionv1.WebhookClientConfig, selectors selectors, rules []admissionv1.RuleWithOperations)) {
 	for i := range w.mutating.Webhooks {
 		hook := &w.mutating.Webhooks[i]
-		rewire(&hook.ClientConfig, &hook.ObjectSelector, hook.Rules)
+		do(hook.Name, &hook.ClientConfig, selectors{&hook.ObjectSelector, &hook.NamespaceSelector}, hook.Rules)
 	}
 	for i := range w.validating.Webhooks {
 		hook := &w.validating.Webhooks[i]
-		rewire(&hook.ClientConfig, &hook.ObjectSelector, hook.Rules)
+		do(hook.Name, &hook.ClientConfig, selectors{&hook.ObjectSelector, &hook.NamespaceSelector}, hook.Rules)
 	}
-	return urls, nil
+}
+
+// rewire lets a webhook name the URL of this machine in place of a Service, and returns it.
+func rewire(config *admissionv1.WebhookClientConfig, base string, authority []byte) string {
+	url := base + *config.Service.Path
+	*config = admissionv1.WebhookClientConfig{URL: &url, CABundle: authority}
+	return url
 }
 
 // readManifest reads the documents of one of the files that the build keeps next to the binaries.
 func (p *ControlPlane) readManifest(into []any, elements ...string) error {
-	path := strings.Join(append([]string{p.binDir, "manifests"}, elements...), string(os.PathSeparator))
+	return readManifest(into, filepath.Join(append([]string{p.binDir, "manifests"}, elements...)...))
+}
+
+func readManifest(into []any, path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read a manifest: %w", err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,9 +17,16 @@ import (
 
 // provision creates what the controllers need before they start.
 func (p *ControlPlane) provision(ctx context.Context) error {
-	if len(p.config.CRDs) > 0 {
+	var crds []*apiextensions.CustomResourceDefinition
+	if p.config.Kueue != nil {
+		var err error
+		if crds, err = p.kueueCRDs(); err != nil {
+			return err
+		}
+	}
+	if len(p.config.CRDs)+len(crds) > 0 {
 		_, err := envtest.InstallCRDs(p.AdminConfig(), envtest.CRDInstallOptions{
-			Paths: p.config.CRDs, ErrorIfPathMissing: true, MaxTime: startTimeout, PollInterval: pollInterval,
+			CRDs: crds, Paths: p.config.CRDs, ErrorIfPathMissing: true, MaxTime: startTimeout, PollInterval: pollInterval,
 		})
 		if err != nil {
 			return fmt.Errorf("install CRDs: %w", err)
@@ -33,7 +41,11 @@ func (p *ControlPlane) provision(ctx context.Context) error {
 			return err
 		}
 	}
-	objects := []client.Object{&p.webhooks.mutating, &p.webhooks.validating}
+	objects, err := p.kueueObjects()
+	if err != nil {
+		return err
+	}
+	objects = append(objects, &p.webhooks.mutating, &p.webhooks.validating)
 	for user, elements := range map[string][]string{JobSetUser: {"jobset", "role.yaml"}, kwokUser: {"kwok", "role.yaml"}} {
 		role := &rbacv1.ClusterRole{}
 		if err := p.readManifest([]any{role}, elements...); err != nil {

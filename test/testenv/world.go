@@ -46,25 +46,34 @@ type World struct {
 	AdminKubeconfig string
 }
 
-// Start brings a control plane up with these nodes and installs Tranche's manifests, all but the manager itself.
+// Start brings a control plane up with these nodes and installs Tranche's manifests, all but the manager itself. On a control plane with Kueue, the
+// CRDs of queues are Kueue's, and the tests themselves apply what the mode needs that they are about: only the JobSet CRD is Tranche's.
 func Start(ctx context.Context, config controlplane.Config) (*World, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
 	}
-	config.CRDs = append(config.CRDs, filepath.Join(root, "config", "crd"))
+	crds := filepath.Join(root, "config", "crd")
+	if config.Kueue != nil {
+		crds = filepath.Join(crds, "jobset.x-k8s.io_jobsets.yaml")
+	}
+	config.CRDs = append(config.CRDs, crds)
 	plane, err := controlplane.Start(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
 	w := &World{Plane: plane, Root: root}
-	if err := w.install(ctx); err != nil {
+	if err = w.connect(); err == nil && config.Kueue == nil {
+		err = w.install(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}
 	return w, nil
 }
 
-func (w *World) install(ctx context.Context) error {
+// connect lets the admin talk to the control plane.
+func (w *World) connect() error {
 	var err error
 	if w.Admin, err = w.client(w.Plane.AdminConfig()); err != nil {
 		return err
@@ -73,6 +82,10 @@ func (w *World) install(ctx context.Context) error {
 	if err := w.Plane.Kubeconfig(w.AdminKubeconfig, ""); err != nil {
 		return fmt.Errorf("write kubeconfig of the admin: %w", err)
 	}
+	return nil
+}
+
+func (w *World) install(ctx context.Context) error {
 	for _, overlay := range []string{"config/rbac", "config/policies"} {
 		if err := w.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(w.Root, overlay)); err != nil {
 			return err
