@@ -268,6 +268,48 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 	}
 }
 
+// Beside Kueue's manager, the fields that only the engine reads are refused, and an error says what to do instead.
+func TestModeBeside(t *testing.T) {
+	for name, tt := range map[string]struct {
+		content string
+		want    []string
+	}{
+		"defaults": {content: ""},
+		"fields that are off": {content: `
+visibility: {enable: false}
+expectedStart: {enable: false}
+waitForPodsReady: {enable: false}
+featureGates: {UnadmittedWorkloadsObservability: false}
+`},
+		"fields of the engine": {`
+visibility: {enable: true}
+expectedStart: {enable: true}
+waitForPodsReady: {enable: true}
+fairSharing: {preemptionStrategies: [LessThanInitialShare]}
+admissionFairSharing: {usageHalfLifeTime: 1h}
+podGroups: {status: Leave}
+featureGates: {UnadmittedWorkloadsObservability: true}
+`, []string{"visibility.enable", "expectedStart.enable", "waitForPodsReady.enable", "fairSharing", "admissionFairSharing", "podGroups", "featureGates"}},
+	} {
+		c := &v1alpha1.Configuration{Mode: v1alpha1.ModeBeside}
+		if err := yaml.UnmarshalStrict([]byte(tt.content), c); err != nil {
+			t.Fatal(err)
+		}
+		c.SetDefaults()
+		if diff := cmp.Diff(tt.want, fields(c.Validate())); diff != "" {
+			t.Errorf("%s: Validate: fields, -want +got\n%s", name, diff)
+		}
+	}
+	_, err := v1alpha1.Decode([]byte(header + "mode: Beside\nfairSharing: {preemptionStrategies: [LessThanInitialShare]}\n"))
+	want := "fairSharing: Forbidden: has no effect in mode Beside; set fairSharing in the configuration of Kueue's manager"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Decode: %v, want an error with %q", err, want)
+	}
+	if _, err := v1alpha1.Decode([]byte(header + "mode: beside\n")); err == nil || !strings.Contains(err.Error(), `mode: Unsupported value: "beside"`) {
+		t.Errorf("Decode: %v, want an error about the mode", err)
+	}
+}
+
 func fields(errs field.ErrorList) []string {
 	var paths []string
 	for _, err := range errs {

@@ -14,6 +14,7 @@ import (
 func (c *Configuration) SetDefaults() {
 	setString(&c.APIVersion, APIVersion)
 	setString(&c.Kind, Kind)
+	setString(&c.Mode, ModeInstead)
 	set(&c.ClientConnection.QPS, 1000)
 	set(&c.ClientConnection.Burst, 2000)
 	c.Concurrency.setDefaults()
@@ -22,6 +23,7 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.Health.HealthProbeBindAddress, ":8081")
 	set(&c.Visibility.Enable, false)
 	setString(&c.Visibility.BindAddress, ":8082")
+	set(&c.ExpectedStart.Enable, c.Mode != ModeBeside)
 	c.ExpectedStart.setDefaults()
 	set(&c.Dashboard.Enable, false)
 	setString(&c.Dashboard.BindAddress, ":8084")
@@ -62,7 +64,6 @@ func (m *Metrics) setDefaults() {
 }
 
 func (e *ExpectedStart) setDefaults() {
-	set(&e.Enable, true)
 	set(&e.Interval, metav1.Duration{Duration: time.Minute})
 	set(&e.Horizon, metav1.Duration{Duration: 7 * 24 * time.Hour})
 	set(&e.First, 10)

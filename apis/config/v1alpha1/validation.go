@@ -39,6 +39,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	return slices.Concat(
 		oneOf(field.NewPath("apiVersion"), c.APIVersion, APIVersion),
 		oneOf(field.NewPath("kind"), c.Kind, Kind),
+		c.validateMode(),
 		c.ClientConnection.validate(field.NewPath("clientConnection")),
 		c.Concurrency.validate(field.NewPath("concurrency")),
 		c.LeaderElection.validate(field.NewPath("leaderElection")),
