@@ -108,6 +108,8 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Entry("sets the labels of its pods' quota", func(j *batchv1.Job) {
 			j.Spec.Template.Labels = map[string]string{apis.PodSetLabel: "main"}
 		}, "remove them"),
+		Entry("limits its time by a word", func(j *batchv1.Job) { j.Labels[apis.MaxExecTimeLabel] = "1h" }, `max-exec-time-seconds is "1h", which is no number of seconds`),
+		Entry("limits its time to nothing", func(j *batchv1.Job) { j.Labels[apis.MaxExecTimeLabel] = "0" }, "which is no number of seconds"),
 		Entry("needs no pods", func(j *batchv1.Job) { minimum(j, "0", "") }, "job-min-parallelism must be a number"),
 		Entry("needs all pods", func(j *batchv1.Job) { minimum(j, "2", "") }, "job-min-parallelism must be a number"),
 		Entry("needs some pods", func(j *batchv1.Job) { minimum(j, "some", "") }, "job-min-parallelism must be a number"),
