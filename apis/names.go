@@ -41,6 +41,9 @@ const (
 	// user sets spec.suspend to false.
 	SuspendedAnnotation = "tranche.dev/suspended"
 
+	// ElasticJobAnnotation is Kueue's annotation of Jobs whose parallelism may change while they run. It has no effect in Tranche.
+	ElasticJobAnnotation = "kueue.x-k8s.io/elastic-job"
+
 	// UnnoticedAnnotation is on a queued Job that its user suspended before the Job controller had noticed its release. The admission policies
 	// add it, and the manager removes it with the condition Suspended of the Job, which is older than the release.
 	UnnoticedAnnotation = "tranche.dev/unnoticed"

@@ -37,6 +37,9 @@ func (l *linter) checkEngine() error {
 	for i := range l.objects.jobSets {
 		l.checkJobSet(engine, l.objects.jobSets[i])
 	}
+	for i := range l.objects.jobs {
+		l.checkJob(engine, l.objects.jobs[i])
+	}
 	return nil
 }
 
@@ -285,20 +288,30 @@ func (l *linter) addRefused(m *source, refused []refusedStage) {
 			rule: ruleNeverFits(), field: fmt.Sprintf("spec.replicatedJobs[%d]", s.job), cure: "request less, or raise the quota",
 			message: fmt.Sprintf("stage %q: %s (%s)", s.name, s.refusal.Message, s.refusal.Check),
 		}
-		switch s.refusal.Check {
-		case "LocalQueueExists":
-			p = problem{rule: ruleMissingQueue(), field: "metadata.labels[" + apis.QueueLabel + "]", message: s.refusal.Message, cure: "create the LocalQueue, or name another one"}
-		case "ClusterQueueExists", "ClusterQueueIsActive":
-			continue // reported at the queue
-		case "NamespaceIsSelected":
-			p = problem{rule: ruleNeverFits(), field: "metadata.namespace", message: s.refusal.Message, cure: "label the namespace, or use a queue that selects it"}
-		default:
-			if hasOwn && !s.isAboutItself() {
-				continue
-			}
+		of, isAboutQueue := problemOfQueue(s.refusal)
+		switch {
+		case isAboutQueue && of == nil || !isAboutQueue && hasOwn && !s.isAboutItself():
+			continue
+		case isAboutQueue:
+			p = *of
 		}
 		l.add(m, p)
 	}
+}
+
+// problemOfQueue returns the problem of a refusal that is about the queue, or nil if it is reported at the queue.
+func problemOfQueue(refusal admission.Refusal) (p *problem, isAboutQueue bool) {
+	switch refusal.Check {
+	case "LocalQueueExists":
+		return &problem{
+			rule: ruleMissingQueue(), field: "metadata.labels[" + apis.QueueLabel + "]", message: refusal.Message, cure: "create the LocalQueue, or name another one",
+		}, true
+	case "ClusterQueueExists", "ClusterQueueIsActive":
+		return nil, true
+	case "NamespaceIsSelected":
+		return &problem{rule: ruleNeverFits(), field: "metadata.namespace", message: refusal.Message, cure: "label the namespace, or use a queue that selects it"}, true
+	}
+	return nil, false
 }
 
 // leadsToInvalid reports whether a LocalQueue, or its ClusterQueue, has errors of its own.

@@ -51,6 +51,9 @@ type problem struct {
 
 // add adds a finding about a field of an object.
 func (f *findings) add(s *source, p problem) {
+	if p.field != "" {
+		p.field = s.under + p.field
+	}
 	line, column := s.Place(p.field)
 	f.addAt(s, line, column, p)
 }

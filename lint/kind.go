@@ -1,6 +1,7 @@
 package lint
 
 import (
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -33,6 +34,8 @@ func kinds() []kind {
 		crdKind(kueue.SchemeGroupVersion.WithKind("WorkloadPriorityClass"), "workloadpriorityclasses"),
 		namespaced(crdKind(kueue.SchemeGroupVersion.WithKind("Workload"), "workloads")),
 		namespaced(crdKind(jobset.GroupVersion.WithKind("JobSet"), "jobsets")),
+		namespaced(builtIn[batchv1.Job](batchv1.SchemeGroupVersion.WithKind("Job"), "jobs")),
+		namespaced(builtIn[batchv1.CronJob](batchv1.SchemeGroupVersion.WithKind("CronJob"), "cronjobs")),
 		builtIn[corev1.Namespace](corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces"),
 		builtIn[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes"),
 		namespaced(builtIn[corev1.LimitRange](corev1.SchemeGroupVersion.WithKind("LimitRange"), "limitranges")),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -88,6 +89,8 @@ type source struct {
 	kind *kind
 	// content is the object as it is written, and then with defaults and with what the mutating policies add.
 	content map[string]any
+	// under is the path of the Job in a CronJob, and empty for other kinds: the content of a CronJob becomes that of its Jobs.
+	under string
 	// isValid is true if the API server accepts the object.
 	isValid bool
 }
@@ -137,7 +140,7 @@ func (l *linter) hasInvalid(kinds ...string) bool {
 // validate checks an object as the API server does before it asks the policies. It returns nil if the object has errors or is not checked.
 func (l *linter) validate(o *manifest.Object) (*source, error) {
 	s := &source{Object: o, kind: kindOf(o.GVK)}
-	if s.kind == nil && !isOurs(o.GVK.Group) {
+	if s.kind == nil && !isOurs(o.GVK.Group) || isOfController(o) {
 		l.result.Skipped = append(l.result.Skipped, fmt.Sprintf("%s (%s)", o, o.File))
 		return nil, nil //nolint:nilnil // there is nothing to check, which is no error
 	}
@@ -156,6 +159,9 @@ func (l *linter) validate(o *manifest.Object) (*source, error) {
 	var err error
 	if s.content, err = o.Content(); err != nil {
 		return nil, err
+	}
+	if o.GVK.Group == batchv1.GroupName {
+		setJobDefaults(s)
 	}
 	if o.GVK == jobset.GroupVersion.WithKind("JobSet") {
 		jobsetwebhook.SetDefaults(s.content)
@@ -223,6 +229,9 @@ func (l *linter) checkPolicies(valid []*source) error {
 	}
 	localQueues := map[string][]*unstructured.Unstructured{}
 	for _, s := range valid {
+		if s.GVK.Kind == "CronJob" {
+			s.content, s.under = jobTemplate(s.content), "spec.jobTemplate."
+		}
 		s.content = withNamespace(s)
 		switch s.GVK.Kind {
 		case "Namespace":
@@ -233,7 +242,7 @@ func (l *linter) checkPolicies(valid []*source) error {
 	}
 	for _, s := range valid {
 		creation := &policy.Creation{
-			Object: &unstructured.Unstructured{Object: s.content}, Resource: s.GVK.GroupVersion().WithResource(s.kind.resource), LocalQueues: localQueues[s.namespace()],
+			Object: &unstructured.Unstructured{Object: s.content}, Resource: resourceOf(s), LocalQueues: localQueues[s.namespace()],
 		}
 		if s.kind.isNamespaced {
 			creation.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace(), Labels: l.labelsOf(s.namespace())}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -31,6 +32,7 @@ type objects struct {
 	clusterQueues  []origin[kueue.ClusterQueue]
 	localQueues    []origin[kueue.LocalQueue]
 	jobSets        []origin[jobsetapi.JobSet]
+	jobs           []origin[batchv1.Job]
 	limitRanges    []origin[corev1.LimitRange]
 	runtimeClasses []origin[nodev1.RuntimeClass]
 	deviceClasses  []origin[resourcev1.DeviceClass]
@@ -78,6 +80,8 @@ func (o *objects) decode(s *source, raw []byte) error {
 		return decodeInto(s, raw, &o.localQueues)
 	case "JobSet":
 		return decodeInto(s, raw, &o.jobSets)
+	case "Job", "CronJob":
+		return decodeInto(s, raw, &o.jobs)
 	case "LimitRange":
 		return decodeInto(s, raw, &o.limitRanges)
 	case "RuntimeClass":

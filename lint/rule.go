@@ -57,7 +57,7 @@ func ruleStoppedQueue() rule {
 }
 
 func ruleMissingQueue() rule {
-	return rule{"missing-queue", Error, "the queue that a LocalQueue or a JobSet names exists"}
+	return rule{"missing-queue", Error, "the queue that a LocalQueue, a JobSet, a Job or a CronJob names exists"}
 }
 
 func rulePlan() rule {
@@ -65,7 +65,7 @@ func rulePlan() rule {
 }
 
 func ruleNeverFits() rule {
-	return rule{"never-fits", Error, "the engine admits each stage of a JobSet when nothing else runs"}
+	return rule{"never-fits", Error, "the engine admits each stage of a JobSet, and each queued Job, when nothing else runs"}
 }
 
 // Rules about what is accepted without effect.
@@ -97,12 +97,16 @@ func ruleUselessPreemption() rule {
 	return rule{"useless-preemption", Warning, "preemption policies have an effect"}
 }
 
+func ruleElasticJob() rule {
+	return rule{"elastic-job", Warning, "the annotation kueue.x-k8s.io/elastic-job of Jobs has an effect"}
+}
+
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
 		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
 		ruleMissingQueue(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
-		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(),
+		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleElasticJob(),
 	}
 }
 

@@ -33,7 +33,7 @@ func NewCommand() *cobra.Command {
 	f := flags{}
 	cmd := &cobra.Command{
 		Use:   "lint",
-		Short: "Check manifests of queues and JobSets without a cluster",
+		Short: "Check manifests of queues, JobSets and Jobs without a cluster",
 		Long:  help(),
 		Example: "  tranche lint -f queues/                                # a directory with subdirectories\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml\n" +
@@ -54,11 +54,11 @@ func NewCommand() *cobra.Command {
 // help describes what is checked.
 func help() string {
 	var b strings.Builder
-	b.WriteString(`Check manifests of queues and JobSets: everything that the API server, the admission policies of Tranche and its admission
+	b.WriteString(`Check manifests of queues, JobSets, Jobs and CronJobs: everything that the API server, the admission policies of Tranche and its admission
 engine would object to, and what they would accept although it has no effect. Nothing is sent to a cluster.
 
 The command reads YAML and JSON, and lists of objects as kubectl prints them. It checks the kinds of Kueue and JobSet that Tranche installs, and reads
-Namespaces, Nodes, LimitRanges, RuntimeClasses, DeviceClasses and ResourceClaimTemplates. It skips other kinds. Text that is not readable is an
+Jobs, CronJobs, Namespaces, Nodes, LimitRanges, RuntimeClasses, DeviceClasses and ResourceClaimTemplates. It skips other kinds, and Jobs that a controller has created. Text that is not readable is an
 error with its line, and the rest is checked.
 
 References are checked only to kinds of which at least one object is given: JobSets without any LocalQueue are checked alone. What names an object
@@ -72,8 +72,8 @@ Rules (error or warning, and what holds if there is no finding):
 	}
 	b.WriteString(`
 Policies are evaluated with the parameters that Tranche installs by default. Not checked: what depends on the user, on previous versions of
-an object, or on objects that other programs create, such as PersistentVolumeClaims; pod templates beyond the schema of JobSets; the policies of Pods,
-Jobs and Workloads.
+an object, or on objects that other programs create, such as PersistentVolumeClaims; pod templates beyond the schema of JobSets, and the values in Jobs that only the API server
+checks; the policies of Pods and Workloads.
 
 Exit code: 0 without errors (with --strict: without findings); 1 with findings, or if the command fails; 2 on bad input: flags, files that cannot be
 opened, nodes or a configuration that are not readable.`)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
@@ -39,13 +40,13 @@ func (e expression) GetName() string            { return e.name }
 func (e expression) GetExpression() string      { return e.text }
 func (e expression) ReturnTypes() []*celgo.Type { return []*celgo.Type{e.value} }
 
-// compile compiles a policy. The policies that apply to the kinds of this package do not ask for the rights of the user.
+// compile compiles a policy.
 func compile(p *policy, env *environment.EnvSet) *program {
 	compiler, err := cel.NewCompositedCompiler(env)
 	if err != nil {
 		return &program{err: err}
 	}
-	declared := cel.OptionalVariableDeclarations{HasParams: p.paramKind != nil}
+	declared := cel.OptionalVariableDeclarations{HasParams: p.paramKind != nil, HasAuthorizer: true}
 	program := &program{withContext: compiler.CreateContext}
 	for _, v := range p.variables {
 		result := compiler.CompileAndStoreVariable(expression{v.Name, v.Expression, celgo.AnyType}, declared, environment.StoredExpressions)
@@ -100,7 +101,12 @@ func newInput(c *Creation, param runtime.Object) *input {
 		VersionedKind: gvk, VersionedObject: c.Object,
 	}
 	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(c.Resource), metav1.GroupVersionKind(gvk))
-	return &input{attributes, request, cel.OptionalVariableBindings{VersionedParams: param}, c}
+	return &input{attributes, request, cel.OptionalVariableBindings{VersionedParams: param, Authorizer: authorizer.AuthorizerFunc(deny)}, c}
+}
+
+// deny answers the policies that ask for special rights of the user, such as that of the JobSet controller to write statuses.
+func deny(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", nil
 }
 
 // evaluate returns the values of a list of expressions. One that fails has an error as its value.

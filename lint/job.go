@@ -1,0 +1,110 @@
+package lint
+
+import (
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/manifest"
+)
+
+// isOfController reports whether an object is a Job that a controller has created. Such Jobs are in the output of kubectl, and users do not submit them.
+func isOfController(o *manifest.Object) bool {
+	var metadata metav1.PartialObjectMetadata
+	if o.GVK != batchv1.SchemeGroupVersion.WithKind("Job") {
+		return false
+	}
+	_, err := o.Decode(&metadata)
+	return err == nil && metav1.GetControllerOfNoCopy(&metadata) != nil
+}
+
+// setJobDefaults gives a Job, or the Jobs of a CronJob, the defaults of the API server that the policies read.
+func setJobDefaults(s *source) {
+	object := (&unstructured.Unstructured{Object: s.content}).DeepCopy().Object
+	s.content = object
+	if s.GVK.Kind == "CronJob" {
+		object, _, _ = unstructured.NestedMap(object, "spec", "jobTemplate")
+	}
+	spec, isSpec := object["spec"].(map[string]any)
+	if !isSpec {
+		return // the schema objects to it
+	}
+	if spec["parallelism"] == nil && spec["completions"] == nil {
+		spec["completions"] = int64(1)
+	}
+	if spec["parallelism"] == nil {
+		spec["parallelism"] = int64(1)
+	}
+	ofPods, _, _ := unstructured.NestedMap(spec, "template", "metadata", "labels")
+	if own, _, _ := unstructured.NestedMap(object, "metadata", "labels"); len(own) == 0 && len(ofPods) > 0 {
+		// The content has no other types than maps, so that this cannot fail.
+		_ = unstructured.SetNestedMap(object, ofPods, "metadata", "labels")
+	}
+	if s.GVK.Kind == "CronJob" {
+		_ = unstructured.SetNestedMap(s.content, object, "spec", "jobTemplate")
+	}
+}
+
+// jobTemplate returns the content of the Jobs that a CronJob creates.
+func jobTemplate(cronJob map[string]any) map[string]any {
+	job, _, _ := unstructured.NestedMap(cronJob, "spec", "jobTemplate")
+	if job == nil {
+		job = map[string]any{}
+	}
+	job["apiVersion"], job["kind"] = batchv1.SchemeGroupVersion.String(), "Job"
+	of := &unstructured.Unstructured{Object: job}
+	of.SetName((&unstructured.Unstructured{Object: cronJob}).GetName())
+	return job
+}
+
+// resourceOf returns the resource that is created, which for a CronJob is its Job.
+func resourceOf(s *source) schema.GroupVersionResource {
+	if s.under != "" {
+		return batchv1.SchemeGroupVersion.WithResource("jobs")
+	}
+	return s.GVK.GroupVersion().WithResource(s.kind.resource)
+}
+
+// checkJob reports why a queued Job can never be admitted, and annotations without effect.
+func (l *linter) checkJob(engine *admission.Engine, origin origin[batchv1.Job]) {
+	job := origin.object.DeepCopy()
+	if !queuedjob.IsQueued(job) {
+		return
+	}
+	if elastic, err := strconv.ParseBool(job.Annotations[apis.ElasticJobAnnotation]); err == nil && elastic {
+		l.add(origin.source, problem{
+			rule: ruleElasticJob(), field: "metadata.annotations[" + apis.ElasticJobAnnotation + "]",
+			message: "the annotation has no effect: the parallelism of a Job that runs cannot change", cure: "remove it, and suspend the Job to change its parallelism",
+		})
+	}
+	queue := job.Labels[apis.QueueLabel]
+	if len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(job.Namespace, queue) {
+		return
+	}
+	job.UID = types.UID(job.Namespace + "/" + job.Name)
+	engine.Apply(admission.NamespaceObserved{Name: job.Namespace, Labels: l.labelsOf(job.Namespace)})
+	workload := queuedjob.Next(&queuedjob.Snapshot{
+		Key: types.NamespacedName{Namespace: job.Namespace, Name: job.Name}, Job: job, Template: &job.Spec.Template, Priority: jobsetstate.Priority{},
+	}).Create
+	refusal, isRefused := explain(engine, workload)
+	if !isRefused {
+		return
+	}
+	if p, isAboutQueue := problemOfQueue(refusal); isAboutQueue {
+		if p != nil {
+			l.add(origin.source, *p)
+		}
+		return
+	}
+	l.add(origin.source, problem{
+		rule: ruleNeverFits(), field: "spec", message: refusal.Message + " (" + refusal.Check + ")", cure: "request less, or raise the quota",
+	})
+}
