@@ -85,7 +85,7 @@ func TestUsage(t *testing.T) {
 		"explain a --snapshot " + world + " --kubeconfig x":       {anyVerb, "[snapshot kubeconfig]"},
 		"explain a --snapshot " + nowhere:                         {anyVerb, nowhere},
 		"explain a --kubeconfig " + nowhere:                       {anyVerb, nowhere},
-		"explain nothing --snapshot " + world:                     {anyVerb, `neither a JobSet nor a quota Workload "nothing"`},
+		"explain nothing --snapshot " + world:                     {anyVerb, `no JobSet, Job or quota Workload "nothing"`},
 		"pending now":                                             {anyVerb, "now"},
 		"pending --wide":                                          {anyVerb, "--wide"},
 		"pending -o xml":                                          {anyVerb, "must be one of text, wide, json, yaml"},

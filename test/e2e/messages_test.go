@@ -211,7 +211,7 @@ var _ = Describe("tranche explain and tranche pending, without the visibility AP
 			MatchRegexp(`(?s)stage initializer .*has finished: Succeeded.*stage trainer-node .*\n  WaitingForQuota: .*0 of 20 free`),
 			ContainSubstring("Queue positions and holders of quota are not shown: the visibility API is not"),
 		))
-		Expect(tranche("explain", "third")).To(ContainSubstring(`has neither a JobSet nor a quota Workload "third"`))
+		Expect(tranche("explain", "third")).To(ContainSubstring(`has no JobSet, Job or quota Workload "third"`))
 		Expect(tranche("pending")).To(And(ContainSubstring("forbidden"), ContainSubstring("kubectl get kwl"), ContainSubstring("tranche explain JOBSET")))
 	}, SpecTimeout(specTimeout))
 })

@@ -257,7 +257,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 			"    1. raise nominalQuota of cpu of flavor " + onDemand + " in ClusterQueue " + t.clusterQueue.Name
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(ContainSubstring(more))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
-		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`no JobSet, Job or quota Workload "missing"`))
 
 		By("printing JSON")
 		var report struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,14 +37,30 @@ type cluster struct {
 }
 
 // find implements source.
-func (c *cluster) find(ctx context.Context, key types.NamespacedName) (*subject, error) {
-	s, err := c.read(ctx, key)
+func (c *cluster) find(ctx context.Context, name subjectName) (*subject, error) {
+	s, err := c.read(ctx, name)
 	c.about, c.missing = s, ""
 	return s, err
 }
 
-// read requires only the permission to read the JobSet and its quota Workloads.
-func (c *cluster) read(ctx context.Context, key types.NamespacedName) (*subject, error) {
+// read requires only the permission to read the JobSet or Job and its quota Workloads.
+func (c *cluster) read(ctx context.Context, name subjectName) (*subject, error) {
+	for _, one := range []struct {
+		kind string
+		read func(context.Context, types.NamespacedName) (*subject, error)
+	}{{workloadKind, c.readWorkload}, {jobSetKind, c.readJobSet}, {jobKind, c.readJob}} {
+		if name.Kind != "" && name.Kind != one.kind {
+			continue
+		}
+		if s, err := one.read(ctx, name.NamespacedName); s != nil || err != nil {
+			return s, err
+		}
+	}
+	return nil, exitcode.AsBadInput(errNotFound(name))
+}
+
+// readWorkload returns nil if the quota Workload does not exist.
+func (c *cluster) readWorkload(ctx context.Context, key types.NamespacedName) (*subject, error) {
 	var one kueue.Workload
 	switch err := c.Get(ctx, key, &one); {
 	case err == nil:
@@ -58,21 +75,46 @@ func (c *cluster) read(ctx context.Context, key types.NamespacedName) (*subject,
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read quota Workload %s: %w", key, err)
 	}
+	return nil, nil //nolint:nilnil // no such object is no error
+}
+
+// readJobSet returns nil if neither the JobSet nor a quota Workload of it exists.
+func (c *cluster) readJobSet(ctx context.Context, key types.NamespacedName) (*subject, error) {
 	s := &subject{key: key, isJobSet: true, jobSet: &jobsetapi.JobSet{}}
 	if err := c.Get(ctx, key, s.jobSet); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
 	}
-	var list kueue.WorkloadList
-	if err := c.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{apis.JobSetLabel: key.Name}); err != nil {
-		return nil, fmt.Errorf("list the quota Workloads of JobSet %s: %w", key, err)
-	}
-	for i := range list.Items {
-		s.workloads = append(s.workloads, &list.Items[i])
-	}
-	if s.jobSet.Name == "" && len(s.workloads) == 0 {
-		return nil, exitcode.AsBadInput(errNotFound(key))
+	var err error
+	if s.workloads, err = c.workloadsOf(ctx, key, apis.JobSetLabel); err != nil || s.jobSet.Name == "" && len(s.workloads) == 0 {
+		return nil, err
 	}
 	return s, nil
+}
+
+// readJob returns nil if neither the Job nor a quota Workload of it exists.
+func (c *cluster) readJob(ctx context.Context, key types.NamespacedName) (*subject, error) {
+	s := &subject{key: key, jobSet: &jobsetapi.JobSet{}, job: &batchv1.Job{}}
+	if err := c.Get(ctx, key, s.job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("read Job %s: %w", key, err)
+	}
+	var err error
+	if s.workloads, err = c.workloadsOf(ctx, key, apis.JobLabel); err != nil || s.job.Name == "" && len(s.workloads) == 0 {
+		return nil, err
+	}
+	return s, nil
+}
+
+// workloadsOf returns the quota Workloads that name their owner in a label.
+func (c *cluster) workloadsOf(ctx context.Context, key types.NamespacedName, label string) ([]*kueue.Workload, error) {
+	var list kueue.WorkloadList
+	if err := c.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{label: key.Name}); err != nil {
+		return nil, fmt.Errorf("list the quota Workloads with the label %s=%s: %w", label, key.Name, err)
+	}
+	var all []*kueue.Workload
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
 }
 
 // why implements source.

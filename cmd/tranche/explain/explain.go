@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/simulator"
 )
 
@@ -42,9 +44,9 @@ type flags struct {
 func NewCommand(version string) *cobra.Command {
 	f := flags{Flags: query.Flags{Version: version}}
 	cmd := &cobra.Command{
-		Use:   "explain NAME",
-		Short: "Show the stages of a JobSet, and why a stage is pending",
-		Long: "Show the state of each stage of a JobSet, or of one quota Workload. For a pending stage, print its queue positions, the limit that\n" +
+		Use:   "explain [KIND/]NAME",
+		Short: "Show the stages of a JobSet or a Job, and why a stage is pending",
+		Long: "Show the state of each stage of a JobSet, of the one of a queued Job (job/NAME), or of one quota Workload. For a pending stage, print its queue positions, the limit that\n" +
 			"it exceeds and by how much, and the JobSets that hold the missing quota. Objects of other namespaces are named only if you may read\n" +
 			"clusterqueues/pendingworkloads. The answer also has the expected start of each pending stage, and what would let it in: at most three\n" +
 			"sets of running quota Workloads that end, or of limits that are raised, the cheapest first. The engine of the manager was asked about\n" +
@@ -54,7 +56,7 @@ func NewCommand(version string) *cobra.Command {
 			"Without the rights, or in a large cluster, it says so instead. With --watch, the snapshot is taken again after ten times as long as it took.\n\n" +
 			"With --snapshot, everything comes from a snapshot of the cluster, without the cluster.\n\n" +
 			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
-		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
+		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a job/index\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
 			"  tranche explain -n team-a fine-tune-llm --watch   # again whenever the answer changes, until interrupted\n" +
 			"  tranche explain -n team-a fine-tune-llm --snapshot cluster.tar.gz   # offline",
 		Args: cobra.ExactArgs(1),
@@ -63,10 +65,14 @@ func NewCommand(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			key := types.NamespacedName{Namespace: namespace, Name: args[0]}
+			name, err := parseName(args[0])
+			if err != nil {
+				return exitcode.AsBadInput(err)
+			}
+			name.Namespace = namespace
 			// Answers are compared as they are printed.
 			return output.Repeat(cmd.Context(), &f.watch, cmd.ErrOrStderr(),
-				func(ctx context.Context) (string, error) { return f.answer(ctx, source, key) },
+				func(ctx context.Context) (string, error) { return f.answer(ctx, source, name) },
 				func(text string) error {
 					_, err := io.WriteString(cmd.OutOrStdout(), text)
 					return err
@@ -86,8 +92,8 @@ func NewCommand(version string) *cobra.Command {
 }
 
 // answer returns the report about a name in the selected format.
-func (f *flags) answer(ctx context.Context, from source, key types.NamespacedName) (string, error) {
-	r, err := explain(ctx, from, key)
+func (f *flags) answer(ctx context.Context, from source, name subjectName) (string, error) {
+	r, err := explain(ctx, from, name)
 	if err != nil {
 		return "", err
 	}
@@ -123,31 +129,60 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 
 // A source has the objects of a cluster, and knows why stages wait.
 type source interface {
-	// find returns the quota Workload of a name, or the JobSet of that name and its quota Workloads. There may be several in an unknown namespace.
-	find(ctx context.Context, key types.NamespacedName) (*subject, error)
+	// find returns the quota Workload of a name, or the JobSet or Job of that name and its quota Workloads. There may be several in an unknown namespace.
+	find(ctx context.Context, name subjectName) (*subject, error)
 	// why returns why a pending quota Workload waits. It has a Position if it is in a queue. limits is the error because of which that is not known.
 	why(ctx context.Context, w *kueue.Workload) (x *Workload, limits, err error)
 	// expectedStart returns when a quota Workload is expected to start, or nil for one that is admitted, or if that is not known.
 	expectedStart(w *kueue.Workload) *expected.Start
 }
 
-// A subject is what is explained: a quota Workload, or a JobSet and its quota Workloads.
+// A subjectName names what is explained. Kind is empty for a quota Workload, or else a JobSet, of that name.
+type subjectName struct {
+	types.NamespacedName
+	Kind string
+}
+
+// parseName reads a name that may begin with a kind, as kubectl accepts it.
+func parseName(text string) (subjectName, error) {
+	kind, name, hasKind := strings.Cut(text, "/")
+	if !hasKind {
+		return subjectName{NamespacedName: types.NamespacedName{Name: text}}, nil
+	}
+	of := subjectName{NamespacedName: types.NamespacedName{Name: name}}
+	switch strings.ToLower(kind) {
+	case "job", "jobs", "job.batch", "jobs.batch":
+		of.Kind = jobKind
+	case "jobset", "jobsets", "jobset.jobset.x-k8s.io", "jobsets.jobset.x-k8s.io":
+		of.Kind = jobSetKind
+	case "workload", "workloads", "kwl", "workload.kueue.x-k8s.io", "workloads.kueue.x-k8s.io":
+		of.Kind = workloadKind
+	default:
+		return of, fmt.Errorf("%q names the kind %q: only a jobset, a job or a workload can be explained", text, kind)
+	}
+	return of, nil
+}
+
+// A subject is what is explained: a quota Workload, or a JobSet or a Job and its quota Workloads.
 type subject struct {
-	key       types.NamespacedName
+	key types.NamespacedName
+	// jobSet is empty if the subject is none, and has none.
 	jobSet    *jobsetapi.JobSet
 	isJobSet  bool
+	job       *batchv1.Job
 	workloads []*kueue.Workload
 }
 
 // kinds of a Report.
 const (
 	jobSetKind   = "JobSet"
+	jobKind      = "Job"
 	workloadKind = "Workload"
 )
 
-// explain returns the state of a quota Workload, or of all stages of a JobSet.
-func explain(ctx context.Context, from source, key types.NamespacedName) (*Report, error) {
-	s, err := from.find(ctx, key)
+// explain returns the state of a quota Workload, or of all stages of a JobSet or a Job.
+func explain(ctx context.Context, from source, name subjectName) (*Report, error) {
+	s, err := from.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +191,9 @@ func explain(ctx context.Context, from source, key types.NamespacedName) (*Repor
 		r.Kind = jobSetKind
 		r.Reason, r.Message = stateOfJobSet(from, s)
 		slices.SortFunc(s.workloads, compareStages)
+	}
+	if s.job != nil {
+		r.Kind, r.Message = jobKind, stateOfJob(s)
 	}
 	for _, w := range s.workloads {
 		one, limits, err := explainOne(ctx, from, w)
@@ -189,7 +227,7 @@ func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workloa
 		x.ExpectedStart = from.expectedStart(w)
 		return x, limits, nil
 	case x.Position == nil:
-		x.State = []string{conditionLine(w), "is not in the queue yet: the manager has not read all objects of this JobSet"}
+		x.State = []string{conditionLine(w), "is not in the queue yet: the manager has not read all objects that it belongs to"}
 	}
 	return x, nil, nil
 }
@@ -214,6 +252,20 @@ func stateOfJobSet(from source, s *subject) (reason, message string) {
 	return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel)
 }
 
+// stateOfJob returns why a Job is not queued, or "".
+func stateOfJob(s *subject) string {
+	switch {
+	case len(s.workloads) > 0:
+		return ""
+	case !queuedjob.IsQueued(s.job):
+		return fmt.Sprintf("has no quota Workload: only a Job that was created with the label %s waits for quota itself", apis.QueueLabel)
+	}
+	if why := queuedjob.Misuse(s.job); why != "" {
+		return "has no quota Workload: " + why
+	}
+	return "has no quota Workload: the Events of the Job say why, or the manager has not made it yet"
+}
+
 // compareStages orders quota Workloads by the plan, and the growths of a stage after the stage.
 func compareStages(a, b *kueue.Workload) int {
 	number := func(w *kueue.Workload, label string) int {
@@ -226,10 +278,11 @@ func compareStages(a, b *kueue.Workload) int {
 	)
 }
 
-// errNotFound is returned for a name that neither a quota Workload nor a JobSet has.
-func errNotFound(key types.NamespacedName) error {
-	if key.Namespace == "" {
-		return fmt.Errorf("the snapshot has neither a JobSet nor a quota Workload %q in any namespace", key.Name)
+// errNotFound is returned for a name that no object has.
+func errNotFound(name subjectName) error {
+	kinds := cmp.Or(name.Kind, "JobSet, Job or quota Workload")
+	if name.Namespace == "" {
+		return fmt.Errorf("the snapshot has no %s %q in any namespace", kinds, name.Name)
 	}
-	return fmt.Errorf("namespace %q has neither a JobSet nor a quota Workload %q", key.Namespace, key.Name)
+	return fmt.Errorf("namespace %q has no %s %q", name.Namespace, kinds, name.Name)
 }

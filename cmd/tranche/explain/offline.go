@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -37,20 +38,26 @@ type offline struct {
 }
 
 // find implements source. Without a namespace it looks in all of them.
-func (o *offline) find(_ context.Context, key types.NamespacedName) (*subject, error) {
+func (o *offline) find(_ context.Context, name subjectName) (*subject, error) {
 	var found []*subject
-	isIn := func(namespace string) bool { return key.Namespace == "" || key.Namespace == namespace }
-	for _, w := range o.Workloads {
-		if w.Name == key.Name && isIn(w.Namespace) {
-			found = append(found, &subject{key: keyOf(w), workloads: []*kueue.Workload{w}})
+	isIn := func(namespace string) bool { return name.Namespace == "" || name.Namespace == namespace }
+	mayBe := func(kind string) bool { return len(found) == 0 && (name.Kind == "" || name.Kind == kind) }
+	if mayBe(workloadKind) {
+		for _, w := range o.Workloads {
+			if w.Name == name.Name && isIn(w.Namespace) {
+				found = append(found, &subject{key: keyOf(w), workloads: []*kueue.Workload{w}})
+			}
 		}
 	}
-	if len(found) == 0 {
-		found = o.findJobSets(key.Name, isIn)
+	if mayBe(jobSetKind) {
+		found = o.findJobSets(name.Name, isIn)
+	}
+	if mayBe(jobKind) {
+		found = o.findJobs(name.Name, isIn)
 	}
 	switch len(found) {
 	case 0:
-		return nil, exitcode.AsBadInput(errNotFound(key))
+		return nil, exitcode.AsBadInput(errNotFound(name))
 	case 1:
 		return found[0], o.ask(found[0].workloads)
 	}
@@ -59,7 +66,25 @@ func (o *offline) find(_ context.Context, key types.NamespacedName) (*subject, e
 		namespaces[i] = found[i].key.Namespace
 	}
 	slices.Sort(namespaces)
-	return nil, exitcode.AsBadInput(fmt.Errorf("%q exists in the namespaces %s: choose one with -n", key.Name, strings.Join(namespaces, ", ")))
+	return nil, exitcode.AsBadInput(fmt.Errorf("%q exists in the namespaces %s: choose one with -n", name.Name, strings.Join(namespaces, ", ")))
+}
+
+// findJobs returns the queued Jobs of a name with their quota Workloads. A snapshot has no other Jobs of users.
+func (o *offline) findJobs(name string, isIn func(namespace string) bool) []*subject {
+	byNamespace := map[string]*subject{}
+	var all []*subject
+	for _, w := range o.Workloads {
+		if w.Labels[apis.JobLabel] != name || !isIn(w.Namespace) {
+			continue
+		}
+		s := byNamespace[w.Namespace]
+		if s == nil {
+			s = &subject{key: types.NamespacedName{Namespace: w.Namespace, Name: name}, jobSet: &jobsetapi.JobSet{}, job: &batchv1.Job{}}
+			byNamespace[w.Namespace], all = s, append(all, s)
+		}
+		s.workloads = append(s.workloads, w)
+	}
+	return all
 }
 
 // findJobSets returns the JobSets of a name with their quota Workloads, also those that have been deleted since.

@@ -34,7 +34,7 @@ spec:
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Workload
-metadata: {namespace: other, name: runs, uid: u3, resourceVersion: "1", creationTimestamp: "2026-01-01T10:10:00Z"}
+metadata: {namespace: other, name: runs, uid: u3, labels: {tranche.dev/job: late, tranche.dev/job-uid: u5}, resourceVersion: "1", creationTimestamp: "2026-01-01T10:10:00Z"}
 spec:
   active: true
   queueName: none
@@ -88,6 +88,24 @@ func TestOffline(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A queued Job is found by its name alone if no JobSet has it, and by its kind.
+func TestOfflineJob(t *testing.T) {
+	for _, name := range []string{"late", "job/late", "Jobs.batch/late"} {
+		got, err := run(t, name, "-n", "other")
+		if err != nil || !strings.HasPrefix(got, "Job other/late\n") || !strings.Contains(got, "\nWorkload other/runs\n") {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"job/waits": `namespace "ml" has no Job "waits"`, "jobset/waits": `has no JobSet "waits"`, "workload/unheld": `has no Workload "unheld"`,
+		"pod/waits": `names the kind "pod": only a jobset, a job or a workload`,
+	} {
+		if _, err := run(t, name, "-n", "ml"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -146,10 +164,10 @@ func TestOfflineUnmanaged(t *testing.T) {
 
 func TestOfflineRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		`namespace "ml" has neither a JobSet nor a quota Workload "x"`:                {"x", "-n", "ml"},
-		`the snapshot has neither a JobSet nor a quota Workload "x" in any namespace`: {"x"},
-		`"runs" exists in the namespaces ml, other: choose one with -n`:               {"runs"},
-		`--until is -1h0m0s, must be positive`:                                        {"waits", "--until", "-1h"},
+		`namespace "ml" has no JobSet, Job or quota Workload "x"`:                {"x", "-n", "ml"},
+		`the snapshot has no JobSet, Job or quota Workload "x" in any namespace`: {"x"},
+		`"runs" exists in the namespaces ml, other: choose one with -n`:          {"runs"},
+		`--until is -1h0m0s, must be positive`:                                   {"waits", "--until", "-1h"},
 	} {
 		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) || exitcode.Of(err) != exitcode.BadInput {
 			t.Errorf("%v: the error is %v, want %s", args, err, want)

@@ -15,9 +15,9 @@ import (
 	"github.com/tranche-dev/tranche/simulator/unblock"
 )
 
-// A Report explains a JobSet or a quota Workload. It is the output in JSON.
+// A Report explains a JobSet, a Job or a quota Workload. It is the output in JSON.
 type Report struct {
-	// Kind is JobSet or Workload.
+	// Kind is JobSet, Job or Workload.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -134,8 +134,8 @@ func letInOf(a *unblock.Answer) *LetIn {
 // lines renders the report as text.
 func (r *Report) lines() []string {
 	var lines []string
-	if r.Kind == jobSetKind {
-		lines = append(lines, "JobSet "+r.Namespace+"/"+r.Name)
+	if r.Kind != workloadKind {
+		lines = append(lines, r.Kind+" "+r.Namespace+"/"+r.Name)
 		switch {
 		case r.Reason != "":
 			lines = append(lines, "  "+r.Reason+": "+r.Message)

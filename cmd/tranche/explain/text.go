@@ -57,7 +57,11 @@ func whyIneligible(w *kueue.Workload) string {
 	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
 	switch {
 	case slices.Contains(gates, apis.SuspendedGate):
-		return "is not in the queue: the user suspended its JobSet; set spec.suspend of the JobSet to false to requeue"
+		kind := jobSetKind
+		if w.Labels[apis.JobLabel] != "" {
+			kind = jobKind
+		}
+		return "is not in the queue: the user suspended its " + kind + "; set spec.suspend of the " + kind + " to false to requeue"
 	case slices.Contains(gates, apis.StageGate):
 		return "is not in the queue: waiting for earlier stages of its JobSet"
 	case gates[0] != "":
