@@ -146,10 +146,11 @@ func KeptOut(workload *kueue.Workload) *metav1.Condition {
 	return c
 }
 
-// Merge returns a copy of a quota Workload as it is once status, which must be complete, has been applied to the part of it that belongs to
-// admission. Other parts stay.
+// Merge returns a quota Workload as it is once status, which must be complete, has been applied to the part of it that belongs to
+// admission. Other parts stay: the result shares them with the original, so that neither may be changed.
 func Merge(workload *kueue.Workload, status *kueue.WorkloadStatus) *kueue.Workload {
-	after, applied := workload.DeepCopy(), status.DeepCopy()
+	merged, applied := *workload, status.DeepCopy()
+	after := &merged
 	for _, c := range workload.Status.Conditions {
 		if !slices.Contains(admissionTypes(), c.Type) {
 			applied.Conditions = append(applied.Conditions, c)

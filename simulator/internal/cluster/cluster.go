@@ -2,7 +2,6 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -149,5 +148,8 @@ func observations[K comparable, T any](objects map[K]T, compare func(a, b K) int
 
 // CompareKeys orders objects by namespace and name.
 func CompareKeys(a, b types.NamespacedName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	if a.Namespace != b.Namespace {
+		return strings.Compare(a.Namespace, b.Namespace)
+	}
+	return strings.Compare(a.Name, b.Name)
 }

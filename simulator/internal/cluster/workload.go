@@ -211,6 +211,13 @@ func (cl *Cluster) WithoutQuota(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
+// WithOwnStatus returns a copy of a quota Workload whose status may be changed. It shares all else with the original, so that neither may be changed.
+func WithOwnStatus(w *kueue.Workload) *kueue.Workload {
+	after := *w
+	after.Status = *w.Status.DeepCopy()
+	return &after
+}
+
 // Readiness returns the condition PodsReady of a quota Workload, and whether it has to be written.
 func Readiness(w *kueue.Workload, areReady bool) (c metav1.Condition, differs bool) {
 	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)

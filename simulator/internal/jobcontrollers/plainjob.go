@@ -140,7 +140,7 @@ func (pc *PlainJobController) finish(j *cluster.UserJob, reason string) {
 	case quotaworkload.HoldsQuota(w):
 		pc.Log("stop %s", j.Name)
 	}
-	after := w.DeepCopy()
+	after := cluster.WithOwnStatus(w)
 	pc.SetFinished(after, reason)
 	pc.PutWorkload(after)
 }
@@ -194,7 +194,7 @@ func (pc *PlainJobController) Delete(j *cluster.UserJob) {
 func (pc *PlainJobController) reportReadiness(w *kueue.Workload, p *cluster.PlainJob) {
 	ready := p.IsReleased && p.All((*cluster.PodSet).AreReady)
 	if c, differs := cluster.Readiness(w, ready); differs && !p.IsStopping && quotaworkload.HoldsQuota(w) {
-		after := w.DeepCopy()
+		after := cluster.WithOwnStatus(w)
 		pc.SetPodsReady(after, c)
 		pc.PutWorkload(after)
 	}
