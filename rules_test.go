@@ -74,6 +74,7 @@ var layers = map[string][]string{
 	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},
 	"simulator/internal/scope":          {"apis", "admission", "snapshot", "simulator/internal/cluster"},
 	"simulator/internal/pastruns":       {"apis", "lifecycle/*", "snapshot"},
+	"simulator/internal/repeats":        {"apis", "admission", "snapshot", "simulator/internal/cluster", "simulator/internal/manager"},
 	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
 	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.

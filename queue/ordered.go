@@ -32,6 +32,25 @@ func (p *Pending[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 	}
 }
 
+// Repeated returns the members of each shape that has more than some, in the order of the queue. As long as one of them waits, those of its shape
+// that come after it are not offered.
+func (p *Pending[M, S, T]) Repeated(more int) [][]M {
+	var all [][]*Element[M, S, T]
+	for _, c := range p.classes {
+		if c.elements.Len() > more {
+			all = append(all, slices.SortedFunc(slices.Values(c.elements.Members), (*Element[M, S, T]).order))
+		}
+	}
+	slices.SortFunc(all, func(a, b []*Element[M, S, T]) int { return a[0].order(b[0]) })
+	members := make([][]M, len(all))
+	for i, elements := range all {
+		for _, t := range elements {
+			members[i] = append(members[i], t.Member)
+		}
+	}
+	return members
+}
+
 // A spot is the position of a walk in the heap of a class.
 type spot[M any, S, T comparable] struct {
 	equivClass *equivClass[M, S, T]

@@ -50,6 +50,12 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 				wantRanks = append(wantRanks, before)
 			}
 		}
+		for _, repeated := range p.Repeated(1) {
+			isOther := func(name string) bool { return elements[name].Shape != elements[repeated[0]].Shape }
+			if want := slices.DeleteFunc(slices.Clone(whole), isOther); len(want) < 2 || !slices.Equal(repeated, want) {
+				t.Fatalf("repeated are %v, want %v", repeated, want)
+			}
+		}
 		if got := p.Ranks(page, of); !slices.Equal(got, wantRanks) {
 			t.Fatalf("ranks are %v, want %v", got, wantRanks)
 		}

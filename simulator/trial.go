@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/limit"
+	"github.com/tranche-dev/tranche/simulator/internal/repeats"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -61,6 +62,9 @@ type Laboratory struct {
 	unchanged TrialResult
 	// ahead are the requests of the quota Workload and of those before it in its ClusterQueue.
 	ahead corev1.ResourceList
+	// keeps is how many equal pending quota Workloads smaller copies of the queues have, and smaller are these copies, the smallest first.
+	keeps   []int
+	smaller []*repeats.Reduced
 }
 
 // A TrialResult is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
@@ -75,7 +79,7 @@ type TrialResult struct {
 
 // NewLaboratory returns one for a quota Workload.
 func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageKey) *Laboratory {
-	return &Laboratory{part: influencing(s, []admission.StageKey{workload}), durations: d, target: workload}
+	return &Laboratory{part: influencing(s, []admission.StageKey{workload}), durations: d, target: workload, keeps: []int{4, 32}}
 }
 
 // Size returns the number of quota Workloads that each trial has to read.
@@ -155,10 +159,22 @@ func (l *Laboratory) Try(changes ...Change) (TrialResult, error) {
 	if len(changes) == 0 {
 		return l.unchanged, nil
 	}
-	t, err := l.trial(l.with(changes))
+	for _, smaller := range l.smaller {
+		result, err := l.tryIn(smaller, changes)
+		if err != nil || smaller.IsEnough() {
+			return result, err
+		}
+	}
+	return l.tryIn(&repeats.Reduced{Snapshot: l.settled}, changes)
+}
+
+// tryIn lets changes happen in a copy of the settled queues that may be smaller.
+func (l *Laboratory) tryIn(r *repeats.Reduced, changes []Change) (TrialResult, error) {
+	t, err := l.trial(with(r.Snapshot, changes))
 	if err != nil {
 		return TrialResult{}, err
 	}
+	r.Watch(t.Manager)
 	// Only objects that change have to be reconciled.
 	clear(t.JobSetQueue.Changed)
 	clear(t.WorkloadQueue.Changed)
@@ -187,6 +203,8 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 	for _, uid := range slices.Sorted(maps.Keys(t.Jobs)) {
 		after.Jobs = append(after.Jobs, t.Jobs[uid])
 	}
+	target, _ := t.Engine.PendingStage(l.target)
+	l.smaller = repeats.Reduce(&after, t.Engine, target.ClusterQueue, l.keeps)
 	return &after, nil
 }
 
@@ -226,9 +244,8 @@ func (l *Laboratory) run(t *forecast, changes []Change) (TrialResult, error) {
 	return o, nil
 }
 
-// with returns the settled objects with the changed limits.
-func (l *Laboratory) with(changes []Change) *snapshot.Snapshot {
-	part := l.settled
+// with returns objects with the changed limits.
+func with(part *snapshot.Snapshot, changes []Change) *snapshot.Snapshot {
 	for i := range changes {
 		if c := &changes[i]; c.Succeeds.Name == "" {
 			part = c.Limit.Set(part, c.To)

@@ -86,6 +86,25 @@ func (rp *Reporter) PendingStage(key decision.StageKey) (Pending, bool) {
 	return pendingOf(s, pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.LocalQueue.Has)[0]), true
 }
 
+// Repeated returns the pending stages of each equivalence class that has more than some of them in a ClusterQueue, in the order of the queue. As long
+// as one of them waits and is not about to preempt, no decision depends on those of its class that come after it.
+func (rp *Reporter) Repeated(clusterQueue string, more int) [][]decision.StageKey {
+	q := rp.m.ClusterQueues[clusterQueue]
+	if q == nil {
+		return nil
+	}
+	rp.m.RebuildTrees()
+	var all [][]decision.StageKey
+	for _, stages := range q.PendingQueue.Repeated(more) {
+		keys := make([]decision.StageKey, len(stages))
+		for i, s := range stages {
+			keys[i] = s.Key
+		}
+		all = append(all, keys)
+	}
+	return all
+}
+
 func pendingOf(s *model.Stage, inClusterQueue, inLocalQueue int) Pending {
 	return Pending{
 		Stage: s.Key, UID: s.UID, LocalQueue: s.LocalQueue.Key, ClusterQueue: s.QueuedIn.Name, Priority: s.Priority, Created: s.Created,
