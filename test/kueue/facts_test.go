@@ -1,53 +1,175 @@
 package kueue_test
 
 import (
-	"context"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/sample"
 )
 
-// What Kueue does with objects that others write: other code relies on it, so that a version of Kueue that does otherwise has to be noticed.
+// What Kueue does with objects that others write: Tranche relies on it, so that a version of Kueue that does otherwise must be noticed.
 var _ = Describe("Facts about Kueue", func() {
-	It("admits a Job as Kueue alone does", func(ctx SpecContext) {
+	It("admits a Job, also after its manager was killed", func(ctx SpecContext) {
 		tenant(ctx, "alone", 4)
+		Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
+		Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
 		job := newJob("alone", 2)
 		Expect(env.Admin.Create(ctx, job)).To(Succeed())
 		w := workloadOf(ctx, job)
 		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		Expect(meta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue())
 		Expect(read(ctx, job)(NewGomega(Fail)).Spec.Template.Spec.NodeSelector).To(HaveKeyWithValue("pool", "gpu"))
+	}, NodeTimeout(2*patience))
+
+	It("has the permissions of its own manifests only", func(ctx SpecContext) {
+		kueues, err := env.As(controlplane.KueueUser)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kueues.List(ctx, &kueue.WorkloadList{})).To(Succeed())
+		Expect(kueues.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("forbidden")))
+	}, NodeTimeout(patience))
+
+	It("lets another engine admit a Job in a held queue, and evict it", func(ctx SpecContext) {
+		tenant(ctx, "held", 4, held)
+		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "held"}}
+		job := newJob("held", 2)
+		job.Spec.Template.Annotations = map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		w := workloadOf(ctx, job)
+		By("saying that the queue is not active, on the queue and on what waits")
+		Eventually(func(g Gomega) {
+			active := meta.FindStatusCondition(read(ctx, cq)(g).Status.Conditions, kueue.ClusterQueueActive)
+			g.Expect(active).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", kueue.ClusterQueueActiveReasonStopped)))
+			reserved := meta.FindStatusCondition(read(ctx, w)(g).Status.Conditions, kueue.WorkloadQuotaReserved)
+			g.Expect(reserved).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "ClusterQueue held is inactive")))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("resuming the Job with the flavor's node labels")
+		apply(ctx, w, admission(w, "held", kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted))
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
+		Expect(read(ctx, job)(NewGomega(Fail)).Spec.Template.Spec.NodeSelector).To(HaveKeyWithValue("pool", "gpu"))
+
+		By("counting it in the status of both queues")
+		lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "held", Name: "queue"}}
+		Eventually(read(ctx, cq)).WithContext(ctx).Should(HaveField("Status.AdmittedWorkloads", BeEquivalentTo(1)))
+		Eventually(read(ctx, lq)).WithContext(ctx).Should(HaveField("Status.AdmittedWorkloads", BeEquivalentTo(1)))
+
+		By("clearing the admission once the pods of an evicted Job are gone")
+		apply(ctx, w, withEviction(admission(w, "held", kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)))
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
+		Expect(w.Status.Admission).To(BeNil())
+		Expect(w.Status.Conditions).To(ContainElement(And(HaveField("Type", kueue.WorkloadEvicted), HaveField("Status", metav1.ConditionTrue))))
+		Expect(read(ctx, job)(NewGomega(Fail)).Spec.Suspend).To(HaveValue(BeTrue()))
+		Expect(job.Status.Active).To(BeZero())
+
+		By("clearing the next admission at once if it leaves Evicted as it is")
+		apply(ctx, w, admission(w, "held", kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted))
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
+		Expect(w.Status.Admission).To(BeNil())
+
+		By("resuming the Job again if it sets Evicted and Preempted to False")
+		again := admission(w, "held", kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)
+		for _, name := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
+			again.Conditions = append(again.Conditions, condition(name, metav1.ConditionFalse))
+		}
+		apply(ctx, w, again)
+		Eventually(read(ctx, job)).WithContext(ctx).Should(HaveField("Status.Active", BeEquivalentTo(2)))
+		Expect(read(ctx, w)(NewGomega(Fail))).To(haveCondition(kueue.WorkloadAdmitted, metav1.ConditionTrue, ""))
+	}, NodeTimeout(2*patience))
+
+	It("clears a reservation in a held queue while AdmissionChecks are pending, and else admits it", func(ctx SpecContext) {
+		newCheck(ctx, "never-answered")
+		tenant(ctx, "reserved", 4, held)
+		tenant(ctx, "checked", 4, held, checked("never-answered"))
+		kept, cleared := newWorkload(ctx, "reserved", nil), newWorkload(ctx, "checked", nil)
+		for _, w := range []*kueue.Workload{kept, cleared} {
+			apply(ctx, w, admission(w, kueue.ClusterQueueReference(w.Namespace), kueue.WorkloadQuotaReserved))
+		}
+		Eventually(read(ctx, kept)).WithContext(ctx).Should(haveCondition(kueue.WorkloadAdmitted, metav1.ConditionTrue, ""))
+		Eventually(read(ctx, cleared)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
+		Expect(cleared.Status.Admission).To(BeNil())
+	}, NodeTimeout(patience))
+
+	It("clears an admission of what is gated", func(ctx SpecContext) {
+		tenant(ctx, "gated", 4)
+		job := newJob("gated", 1)
+		job.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		w := workloadOf(ctx, job)
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
+		apply(ctx, w, admission(w, "gated", kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted))
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
+		Expect(w.Status.Admission).To(BeNil())
+		Expect(read(ctx, job)(NewGomega(Fail)).Spec.Suspend).To(HaveValue(BeTrue()))
+	}, NodeTimeout(patience))
+
+	It("reserves quota for the Workloads of others, and asks the controllers of AdmissionChecks", func(ctx SpecContext) {
+		const check = "facts-check"
+		newCheck(ctx, check)
+		tenant(ctx, "others", 4, checked(check))
+		js := newJobSet("others", "owner")
+		Expect(env.Admin.Create(ctx, js)).To(Succeed())
+		w := newWorkload(ctx, "others", func(w *kueue.Workload) {
+			w.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetKind)}
+			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+		})
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
+
+		By("reserving when the gate is removed, and waiting for the check")
+		before := w.DeepCopy()
+		w.Annotations = nil
+		Expect(env.Admin.Patch(ctx, w, client.MergeFrom(before))).To(Succeed())
+		Eventually(read(ctx, w)).WithContext(ctx).Should(And(
+			haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, ""), haveCheck(check, kueue.CheckStatePending)))
+		Expect(w.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", kueue.WorkloadAdmitted), HaveField("Status", metav1.ConditionTrue))))
+
+		By("evicting for Retry, and leaving the reservation to the controller of the job")
+		answer(ctx, w, check, kueue.CheckStateRetry)
+		Eventually(read(ctx, w)).WithContext(ctx).Should(And(
+			haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck), haveCheck(check, kueue.CheckStatePending)))
+		Expect(w).To(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, ""))
+		clearReservation(ctx, w)
+
+		By("reserving again, and admitting for Ready")
+		Eventually(read(ctx, w)).WithContext(ctx).Should(And(
+			haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, ""), haveCondition(kueue.WorkloadEvicted, metav1.ConditionFalse, "")))
+		answer(ctx, w, check, kueue.CheckStateReady)
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadAdmitted, metav1.ConditionTrue, ""))
+	}, NodeTimeout(2*patience))
+
+	It("puts the LocalQueue default on the Jobs of a JobSet without a queue", func(ctx SpecContext) {
+		tenant(ctx, "defaulted", 4)
+		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "defaulted"},
+		})).To(Succeed())
+		Eventually(func(g Gomega) {
+			job := newJob("defaulted", 1)
+			job.Labels = nil
+			g.Expect(env.Admin.Create(ctx, job, client.DryRunAll)).To(Succeed())
+			g.Expect(job.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+		}).WithContext(ctx).Should(Succeed())
+		js := newJobSet("defaulted", "owner")
+		Expect(env.Admin.Create(ctx, js)).To(Succeed())
+		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", Name: "owner-main-0"}}
+		Eventually(func() error { return env.Admin.Get(ctx, client.ObjectKeyFromObject(child), child) }).WithContext(ctx).Should(Succeed())
+		Expect(child.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"), "it is queued by itself, since no integration manages its JobSet")
+		Expect(ptr.Deref(child.Spec.Suspend, false)).To(BeTrue())
 	}, NodeTimeout(patience))
 })
 
-// newJob returns a Job that asks for 1 GPU per pod in the queue of a tenant, and runs for a second.
-func newJob(namespace string, pods int32) *batchv1.Job {
-	template := sample.ReplicatedJob("main", pods, sample.Amounts(string(gpu), "1"), map[string]string{controlplane.FakeRunTime: "1"}).Template
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", Labels: map[string]string{apis.QueueLabel: "queue"}}, Spec: template.Spec,
-	}
-}
+// held stops a ClusterQueue for Kueue's scheduler.
+func held(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = new(kueue.Hold) }
 
-// workloadOf waits for the quota Workload of a Job.
-func workloadOf(ctx context.Context, job *batchv1.Job) *kueue.Workload {
-	GinkgoHelper()
-	var found *kueue.Workload
-	Eventually(func(g Gomega) {
-		var list kueue.WorkloadList
-		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(job.Namespace))).To(Succeed())
-		for i := range list.Items {
-			if metav1.IsControlledBy(&list.Items[i], job) {
-				found = &list.Items[i]
-			}
-		}
-		g.Expect(found).NotTo(BeNil())
-	}).WithContext(ctx).Should(Succeed())
-	return found
+// checked asks an AdmissionCheck before a ClusterQueue admits.
+func checked(name kueue.AdmissionCheckReference) func(*kueue.ClusterQueue) {
+	return func(cq *kueue.ClusterQueue) {
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: name}}}
+	}
 }
