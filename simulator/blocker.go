@@ -93,7 +93,7 @@ func (f *forecast) endlessAmong(holders []visibility.Holder) []Blocker {
 	var all []Blocker
 	for i := range holders {
 		h := &holders[i]
-		if slices.ContainsFunc(f.workloadsOf(h), f.course.isEndless) {
+		if slices.ContainsFunc(f.workloadsOf(h), f.course.IsEndless) {
 			all = append(all, Blocker{Kind: h.Kind, Namespace: h.Namespace, Name: h.Name})
 		}
 	}
@@ -149,7 +149,7 @@ func (f *forecast) earlierStages(w *kueue.Workload) []Blocker {
 			if cluster.StageIndex(earlier) != condition.Stage || growthOf(earlier) > 0 || earlier.Labels[apis.JobUIDLabel] != w.Labels[apis.JobUIDLabel] {
 				continue
 			}
-			if f.course.isEndless(earlier) {
+			if f.course.IsEndless(earlier) {
 				all = append(all, Blocker{Kind: visibility.JobSet, Namespace: jobSet.Namespace, Name: jobSet.Name})
 			} else {
 				all = append(all, f.explanationOf(cluster.KeyOf(earlier)).blockers...)

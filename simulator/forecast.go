@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/pastruns"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -136,7 +137,7 @@ type question struct {
 // predict returns when those pending quota Workloads start that are asked for.
 func (q *question) predict(s *snapshot.Snapshot) (*Prediction, error) {
 	d := q.durations
-	if err := d.validate(); err != nil {
+	if err := d.Validate(); err != nil {
 		return nil, fmt.Errorf("durations: %w", err)
 	}
 	limited := &forecast{durations: d, isAsked: q.isAsked, first: q.first, onlyLimits: true}
@@ -177,7 +178,7 @@ type forecast struct {
 	first int
 	// onlyLimits is true if the run times of the estimates do not count.
 	onlyLimits bool
-	course     *estimatedCourse
+	course     *durations.Course
 	leftOut    []LeftOut
 	// starts are those of the quota Workloads that are asked for, and admitted when they were admitted, or -1. awaited counts these.
 	starts   []Start
@@ -203,7 +204,7 @@ func (f *forecast) load(s *snapshot.Snapshot) (err error) {
 		return err
 	}
 	f.IsQuiet, f.IsSilent = true, true
-	f.course = &estimatedCourse{Cluster: f.Cluster, estimates: f.durations.Estimates, history: f.durations.PastRuns, onlyLimits: f.onlyLimits}
+	f.course = &durations.Course{Cluster: f.Cluster, Estimates: f.durations.Estimates, History: f.durations.PastRuns, OnlyLimits: f.onlyLimits}
 	f.Course = f.course
 	return nil
 }
@@ -295,7 +296,7 @@ func (f *forecast) estimatedEnd(w *kueue.Workload) Basis {
 	if f.durations == nil || f.onlyLimits || f.durations.PastRuns.IsEmpty() || finished == nil || finished.LastTransitionTime.Time.Before(f.Timestamp().Time) {
 		return Basis{}
 	}
-	if f.durations.hasReachedLimit(w, f.Time()) {
+	if f.durations.HasReachedLimit(w, f.Time()) {
 		return Basis{}
 	}
 	return f.durations.PastRuns.BasisOf(w)

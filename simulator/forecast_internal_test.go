@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -173,7 +174,7 @@ func TestForecastsComeTrue(t *testing.T) {
 		jobcontrollers.AnswerChecks(s.Cluster, 0)
 		if isRestarted {
 			// A preempted stage begins again, and its limit leaves it less time. Pods of a growth end with their stage.
-			s.Course = &estimatedCourse{Cluster: s.Cluster}
+			s.Course = &durations.Course{Cluster: s.Cluster}
 		}
 		for i := range script.Lines {
 			if err := s.schedule(&script.Lines[i]); err != nil {

@@ -82,7 +82,7 @@ func Simulate(s *snapshot.Snapshot, d *Durations, until time.Time) (*Outcome, er
 
 // SimulateDisturbance simulates what follows from a snapshot and a Disturbance at its time.
 func SimulateDisturbance(s *snapshot.Snapshot, disturbance *Disturbance, d *Durations, until time.Time) (*Outcome, error) {
-	if err := d.validate(); err != nil {
+	if err := d.Validate(); err != nil {
 		return nil, fmt.Errorf("durations: %w", err)
 	}
 	t := newTracker(&forecast{durations: d})
@@ -224,7 +224,7 @@ func (t *tracker) outcome(takenAt, until time.Time) *Outcome {
 func (t *tracker) endless() []Blocker {
 	var all []Blocker
 	for _, key := range t.WorkloadKeys() {
-		if w := t.Workloads[key]; t.course.isEndless(w) {
+		if w := t.Workloads[key]; t.course.IsEndless(w) {
 			all = append(all, t.holderOf(w))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -85,7 +86,7 @@ func (p *Paused) IsAdmittedAfter(key admission.StageKey, changes []Change) (bool
 		if c.Succeeds.Name != "" {
 			w := s.Workloads[c.Succeeds]
 			s.act(scenario.Act{Action: scenario.Finish, Target: scenario.Target{
-				Namespace: w.Namespace, Name: ownerOf(w).Name, Part: w.Labels[apis.StageLabel],
+				Namespace: w.Namespace, Name: durations.OwnerOf(w).Name, Part: w.Labels[apis.StageLabel],
 			}})
 			continue
 		}

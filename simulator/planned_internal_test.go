@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/scope"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -102,7 +103,7 @@ func runToChange(script *scenario.Scenario, config *configapi.Configuration) (*s
 		}
 	}
 	jobcontrollers.AnswerChecks(s.Cluster, 0)
-	s.Course = &estimatedCourse{Cluster: s.Cluster}
+	s.Course = &durations.Course{Cluster: s.Cluster}
 	for i := range script.Lines {
 		if err := s.schedule(&script.Lines[i]); err != nil {
 			return nil, nil, err
@@ -120,7 +121,7 @@ func runToChange(script *scenario.Scenario, config *configapi.Configuration) (*s
 
 // trackerOf returns a tracker of a simulation that is running.
 func trackerOf(s *simulation) *tracker {
-	course, _ := s.Course.(*estimatedCourse)
+	course, _ := s.Course.(*durations.Course)
 	return newTracker(&forecast{simulation: s, durations: &Durations{}, course: course})
 }
 

@@ -136,7 +136,7 @@ func (l *Laboratory) Running() []Running {
 		queue := string(w.Status.Admission.ClusterQueue)
 		all = append(all, Running{
 			Workload: cluster.KeyOf(w), JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel], ClusterQueue: queue,
-			Usage: cluster.Usage(w, queue), End: l.durations.endOf(w, l.part.TakenAt),
+			Usage: cluster.Usage(w, queue), End: l.durations.EndOf(w, l.part.TakenAt),
 		})
 	}
 	return all
