@@ -141,7 +141,12 @@ func (q *question) predict(s *snapshot.Snapshot) (*Prediction, error) {
 		return nil, fmt.Errorf("durations: %w", err)
 	}
 	limited := &forecast{durations: d, isAsked: q.isAsked, first: q.first, onlyLimits: true}
-	err := limited.run(s, q)
+	return q.complete(s, limited, limited.run(s, q))
+}
+
+// complete makes a prediction from the simulation with limits alone, and the error that ended it.
+func (q *question) complete(s *snapshot.Snapshot, limited *forecast, err error) (*Prediction, error) {
+	d := q.durations
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return nil, err
 	}
@@ -214,15 +219,7 @@ func (f *forecast) run(s *snapshot.Snapshot, q *question) error {
 	if err := f.load(s); err != nil {
 		return err
 	}
-	f.interrupt, f.maxDecisions = q.interrupt, q.maxDecisions
-	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
-	for _, key := range f.WorkloadKeys() {
-		if w := f.Workloads[key]; f.isAsked(w) {
-			f.starts = append(f.starts, startOf(w))
-			f.admitted[key] = -1
-		}
-	}
-	f.awaited = len(f.starts)
+	f.await(q)
 	f.watch()
 	jobcontrollers.AnswerChecks(f.Cluster, f.durations.Checks)
 	if err := f.resume(); err != nil {
@@ -232,6 +229,19 @@ func (f *forecast) run(s *snapshot.Snapshot, q *question) error {
 		f.awaitFirst()
 	}
 	return f.advance(q.until.Sub(s.TakenAt))
+}
+
+// await awaits the quota Workloads that a question asks for.
+func (f *forecast) await(q *question) {
+	f.interrupt, f.maxDecisions = q.interrupt, q.maxDecisions
+	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
+	for _, key := range f.WorkloadKeys() {
+		if w := f.Workloads[key]; f.isAsked(w) {
+			f.starts = append(f.starts, startOf(w))
+			f.admitted[key] = -1
+		}
+	}
+	f.awaited = len(f.starts)
 }
 
 // awaitFirst sets the positions, and no longer awaits quota Workloads that are not among the first in their ClusterQueues.

@@ -61,6 +61,11 @@ func configurationOf(s *snapshot.Snapshot) (*configapi.Configuration, error) {
 
 // resume plans what the pods of a snapshot do, and starts a manager, which reads all objects as after a crash.
 func (s *simulation) resume() error {
+	s.continuePods()
+	return s.Start()
+}
+
+func (s *simulation) continuePods() {
 	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
 		if job := s.Jobs[uid]; job != nil {
 			s.jobController.Continue(job)
@@ -69,5 +74,4 @@ func (s *simulation) resume() error {
 	for _, key := range slices.SortedFunc(maps.Keys(s.PlainJobs), cluster.CompareKeys) {
 		s.plainJobController.Continue(s.PlainJobs[key])
 	}
-	return s.Start()
 }

@@ -79,8 +79,11 @@ type TrialResult struct {
 
 // NewLaboratory returns one for a quota Workload.
 func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageKey) *Laboratory {
-	return &Laboratory{part: influencing(s, []admission.StageKey{workload}), durations: d, target: workload, keeps: []int{4, 32}}
+	return &Laboratory{part: influencing(s, []admission.StageKey{workload}), durations: d, target: workload, keeps: keeps()}
 }
+
+// keeps returns how many equal pending quota Workloads trials keep at first, and then.
+func keeps() []int { return []int{4, 32} }
 
 // Size returns the number of quota Workloads that each trial has to read.
 func (l *Laboratory) Size() int { return len(l.part.Workloads) }
@@ -191,8 +194,21 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 	if l.unchanged, err = l.run(t, nil); err != nil {
 		return nil, err
 	}
+	settled := settledOf(l.part, t)
+	l.adopt(settled, t)
+	return settled, nil
+}
+
+// adopt takes from a simulation of the settled objects what trials need to know.
+func (l *Laboratory) adopt(settled *snapshot.Snapshot, t *forecast) {
 	l.setAhead(t)
-	after := *l.part
+	target, _ := t.Engine.PendingStage(l.target)
+	l.smaller = repeats.Reduce(settled, t.Engine, target.ClusterQueue, l.keeps)
+}
+
+// settledOf returns the objects of a simulation of a part of a snapshot.
+func settledOf(part *snapshot.Snapshot, t *forecast) *snapshot.Snapshot {
+	after := *part
 	after.JobSets, after.Workloads, after.Jobs, after.Pods = nil, nil, nil, nil
 	for _, key := range slices.SortedFunc(maps.Keys(t.JobSets), cluster.CompareKeys) {
 		after.JobSets = append(after.JobSets, t.JobSets[key])
@@ -203,9 +219,7 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 	for _, uid := range slices.Sorted(maps.Keys(t.Jobs)) {
 		after.Jobs = append(after.Jobs, t.Jobs[uid])
 	}
-	target, _ := t.Engine.PendingStage(l.target)
-	l.smaller = repeats.Reduce(&after, t.Engine, target.ClusterQueue, l.keeps)
-	return &after, nil
+	return &after
 }
 
 // trial returns a simulation in which nothing happens by itself.

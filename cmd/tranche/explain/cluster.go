@@ -150,7 +150,7 @@ func (c *cluster) addSets(ctx context.Context, x *Workload, w *kueue.Workload) {
 	if c.known == nil {
 		return
 	}
-	if _, isQueued := c.known.inspection.Why(keyOf(w)); isQueued { // it may have changed meanwhile
+	if _, isQueued := c.known.study.Why(keyOf(w)); isQueued { // it may have changed meanwhile
 		x.LetIn = c.known.letIn(w)
 	}
 }

@@ -31,9 +31,9 @@ type offline struct {
 	warnings  io.Writer
 	durations *simulator.Durations
 
-	// The engine and the prediction are about all quota Workloads of the subject.
+	// The study and the prediction are about all quota Workloads of the subject.
 	asked      []*kueue.Workload
-	inspection *simulator.Inspection
+	study      *simulator.Study
 	prediction *simulator.Prediction
 }
 
@@ -122,12 +122,12 @@ func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 		keys[i] = keyOf(w)
 	}
 	o.durations = &simulator.Durations{PastRuns: simulator.PastRunsOf(o.Snapshot)}
-	if o.inspection, err = simulator.Inspect(o.Snapshot, keys...); err != nil {
+	if o.study, err = simulator.NewStudy(o.Snapshot, o.durations, keys...); err != nil {
 		return exitcode.AsBadInput(err)
 	}
-	if o.prediction, err = simulator.ForecastOf(o.Snapshot, o.durations, o.TakenAt.Add(o.horizon), keys...); err != nil {
+	if o.prediction, err = o.study.Forecast(o.TakenAt.Add(o.horizon)); err != nil {
 		// Why a stage waits is known all the same.
-		o.prediction = &simulator.Prediction{TakenAt: o.TakenAt, Until: o.TakenAt.Add(o.horizon), LeftOut: o.inspection.LeftOut(), Interrupted: err}
+		o.prediction = &simulator.Prediction{TakenAt: o.TakenAt, Until: o.TakenAt.Add(o.horizon), LeftOut: o.study.LeftOut(), Interrupted: err}
 		for _, key := range simulator.PendingStages(o.Snapshot, func(key admission.StageKey) bool { return slices.Contains(keys, key) }) {
 			o.prediction.Starts = append(o.prediction.Starts, simulator.Start{Workload: key})
 		}
@@ -140,7 +140,7 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 	key := keyOf(w)
 	x = newWorkload(w)
 	x.ExpectedStart = o.expectedStart(w)
-	reason, isQueued := o.inspection.Why(key)
+	reason, isQueued := o.study.Why(key)
 	if !isQueued {
 		return x, nil, nil
 	}
@@ -154,7 +154,7 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 
 // letIn searches what would let a pending quota Workload in.
 func (o *offline) letIn(w *kueue.Workload) *LetIn {
-	found, err := unblock.Find(simulator.NewLaboratory(o.Snapshot, o.durations, keyOf(w)))
+	found, err := unblock.Find(o.study.Laboratory(keyOf(w)))
 	if err != nil {
 		found = &unblock.Answer{Why: fmt.Sprintf("the search failed: %v", err)}
 	}
