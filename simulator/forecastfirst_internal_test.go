@@ -174,3 +174,31 @@ func TestParts(t *testing.T) {
 		})
 	}
 }
+
+// TestPartsOfJobSets: a JobSet is in the part of its queue, and in the last one if there is none. Its Jobs are where it is, also if it has no quota
+// Workload.
+func TestPartsOfJobSets(t *testing.T) {
+	s := started(t, "# story\nqueue a gpu=1\nqueue b gpu=1\nsubmit x queue=a stages=p(gpu=1)\nsubmit y queue=b stages=p(gpu=1)\nsubmit z queue=b stages=p(gpu=1)\n")
+	if err := s.runUntil(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	taken := snapshotOf(s)
+	taken.Workloads = slices.DeleteFunc(taken.Workloads, func(w *kueue.Workload) bool { return w.Labels[apis.JobSetLabel] != "x" })
+	taken.JobSets[2] = taken.JobSets[2].DeepCopy()
+	taken.JobSets[2].Labels[apis.QueueLabel] = "nowhere"
+	var got [][]string
+	for _, part := range Parts(taken) {
+		var names []string
+		for _, js := range part.JobSets {
+			names = append(names, js.Name)
+		}
+		for _, job := range part.Jobs {
+			names = append(names, job.Name)
+		}
+		got = append(got, names)
+	}
+	want := [][]string{{"x", "x-p-0"}, {"y", "y-p-0"}, {"z", "z-p-0"}}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

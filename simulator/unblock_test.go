@@ -159,6 +159,26 @@ func TestFewTrials(t *testing.T) {
 	}
 }
 
+// TestNoTrialsLeft: the search says that it was cut off when its trials are used up.
+func TestNoTrialsLeft(t *testing.T) {
+	ahead := ""
+	for i := range 50 {
+		ahead += fmt.Sprintf("submit w%d queue=ml pods=gpu:1 at=1m\n", i)
+	}
+	p, err := simulator.Pause("# story\nqueue ml gpu=1\nsubmit a queue=ml pods=gpu:1\n"+ahead+"submit x queue=ml pods=gpu:1 at=2m\n", 5*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := unblock.Find(large{simulator.NewLaboratory(p.Taken, &simulator.Durations{}, admission.StageKey{Namespace: "default", Name: "x"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "no set of at most 4 completions or raised limits was found that lets it in: the search was stopped after 6 trials, so there may be one"
+	if len(a.Sets) > 0 || a.Why != want {
+		t.Errorf("%d sets: %s, want none: %s", len(a.Sets), a.Why, want)
+	}
+}
+
 // small submits jobs of one GPU each.
 func small(count int) string {
 	text := ""
