@@ -130,6 +130,29 @@ func TestCirclesEndAfterRestart(t *testing.T) {
 	}
 }
 
+// TestCirclesStayEnded loses the History of a circle that has ended, and restores what the victims report: it does not begin again.
+func TestCirclesStayEnded(t *testing.T) {
+	w, line := circleOfReclaimAndPriority()
+	if evictions, _ := w.run(line, never); evictions == 0 {
+		t.Fatal("no circle")
+	}
+	p := w.ask(1, "p", 5, 3, 5)
+	w.finder.History = preempt.NewHistory()
+	w.finder.History.Restore("p", "x", 2)
+	if got := w.finder.Find(p); got.Outcome != preempt.Found {
+		t.Errorf("after two preemptions: %s, want victims", said(got))
+	}
+	w.finder.History.Restore("p", "x", 3)
+	w.finder.History.Restore("p", "x", 1) // another quota Workload of the same JobSet
+	if got := w.finder.Find(p); got.Outcome != preempt.NotEnough {
+		t.Errorf("after three preemptions: %s, want %s", said(got), preempt.NotEnough)
+	}
+	w.finder.History.Forget("x")
+	if got := w.finder.History.Len(); got != 0 {
+		t.Errorf("%d pairs after the victim is forgotten", got)
+	}
+}
+
 func TestHistoryForgets(t *testing.T) {
 	x := preempt.NewHistory()
 	victims := []preempt.Victim{{Holder: &preempt.Holder{UID: "v"}}, {Holder: &preempt.Holder{UID: "w"}}}

@@ -51,4 +51,6 @@
 // borrowing. So a History counts how often a Workload has preempted another one, and a Finder respects a limit. With n Workloads there are fewer
 // than n² pairs, so there is a last preemption; after it Workloads are only admitted, which ends, too. Reclaiming one's own quota has a higher
 // limit than all else, so that it is the last preemption of a circle.
+//
+// After a restart the History is restored from what each victim reports: its last preemptor, and the number of its preemptions.
 package preempt

@@ -40,6 +40,20 @@ func (x *History) Record(preemptor types.UID, victims []Victim) {
 	}
 }
 
+// Restore adds what a victim reports about the past: by whom it was preempted last, and how often it was preempted by any other Workload. All of that
+// counts for the last one: a circle of preemptions that had ended does not begin again.
+func (x *History) Restore(preemptor, victim types.UID, times int) {
+	of := x.taken[preemptor]
+	if of == nil {
+		of = map[types.UID]int{}
+		x.taken[preemptor] = of
+	}
+	if of[victim] == 0 {
+		x.takers[victim] = append(x.takers[victim], preemptor)
+	}
+	of[victim] = max(of[victim], times)
+}
+
 // Forget removes a Workload that is deleted, or that was evicted for another reason than a preemption.
 func (x *History) Forget(uid types.UID) {
 	for victim := range x.taken[uid] {

@@ -42,7 +42,7 @@ type Preemptor struct {
 // PreemptionMessage returns the message of Kueue for a preemption. It names neither the preemptor nor its namespace: a user who may read its
 // objects can look up the UIDs.
 func PreemptionMessage(p Preemptor) string {
-	return fmt.Sprintf("Preempted to accommodate a workload (UID: %s, JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
+	return fmt.Sprintf(quotaworkload.PreemptedFor+"%s, JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
 		cmp.Or(string(p.UID), unknown), cmp.Or(p.JobUID, unknown), right(p.Reason), cmp.Or(p.Path, unknown), cmp.Or(p.VictimPath, unknown))
 }
 

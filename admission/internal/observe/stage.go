@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -31,17 +32,28 @@ func (ev WorkloadObserved) apply(o *Observer) {
 		o.loseStage(key)
 		s = nil
 	}
-	if s == nil {
+	isNew := s == nil
+	if isNew {
 		s = &model.Stage{Key: key, UID: object.UID, Generation: -1}
 		o.m.Stages[key] = s
 	}
 	s.Version = v
 	o.join(s, object)
+	if isNew {
+		o.restoreHistory(s, object)
+	}
 	o.adoptSpec(s, object)
 	o.adoptStatus(s, object)
 	o.adoptCoAdmissionGroup(s, object)
 	o.dropEviction(s)
 	o.m.Refresh(s)
+}
+
+// restoreHistory records by whom a stage was preempted before the Engine existed.
+func (o *Observer) restoreHistory(s *model.Stage, object *kueue.Workload) {
+	if preemptor, times := quotaworkload.LastPreemption(object); times > 0 {
+		o.m.Finder.History.Restore(preemptor, cmp.Or(s.OwnerUID, s.UID), times)
+	}
 }
 
 // join makes the stage a member of its LocalQueue, and of its JobSet or of the object whose plan its label names.

@@ -4,6 +4,7 @@ package history
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ const (
 // An Eviction takes the quota of a quota Workload back.
 type Eviction struct {
 	At time.Time
-	// Reason and Message are those of the condition Evicted.
+	// Reason and Message are those of the condition Evicted, but for a preemption the message is that of the engine.
 	Reason, Message string
 	// Preemptor is the quota Workload that gets the quota, or empty.
 	Preemptor admission.StageKey
@@ -179,11 +180,11 @@ func (r *Recorder) evictionOf(w *kueue.Workload, before phase) Eviction {
 		e.Ran = max(0, r.Time().Sub(before.since))
 	}
 	d, isDecided := r.evicted[cluster.KeyOf(w)]
-	if isDecided && d.Message == c.Message {
+	switch {
+	case isDecided && d.Preemption != nil && strings.HasPrefix(c.Message, quotaworkload.PreemptedFor+string(d.Preemption.PreemptorUID)+","):
+		e.Preemptor, e.Message, e.IsUnsafe = d.Preemption.Preemptor, d.Message, d.ResolvesDeadlock
+	case isDecided && d.Preemption == nil && d.Message == c.Message:
 		e.IsUnsafe = d.ResolvesDeadlock
-		if d.Preemption != nil {
-			e.Preemptor = d.Preemption.Preemptor
-		}
 	}
 	return e
 }

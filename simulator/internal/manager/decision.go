@@ -110,6 +110,9 @@ func (m *Manager) writeEviction(d *admission.Evict) {
 		e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 		if d.Preemption != nil {
 			e.Preempted = d.Preemption.Reason
+			e.Message = workloadstatus.PreemptionMessage(workloadstatus.Preemptor{
+				UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason, Path: d.Preemption.PreemptorPath, VictimPath: d.Preemption.VictimPath,
+			})
 		}
 		status := workloadstatus.Evicted(w, e, m.Time())
 		m.Evict(w, &status, m.reasonOf(d))
