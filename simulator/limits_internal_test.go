@@ -48,6 +48,10 @@ func RandomLimits(t *rapid.T) (text string, isRestarted bool) {
 	w.line("flavor b%s", w.one("taint", "", "", " taints=spot=true:NoSchedule"))
 	w.line("flavor d")
 	cohorts := w.cohorts()
+	if w.isContested = cohorts[0] != "" && w.number("is contested", 0, 2) == 0; w.isContested {
+		w.isRestarted = true
+		w.line("queue idle cohort=lab a:gpu=%d d:cpu=8", w.number("idle", 3, 6))
+	}
 	for _, queue := range []string{"x", "y"} {
 		w.queue(queue, w.one("cohort", cohorts...))
 	}
@@ -67,6 +71,8 @@ type limitedWorld struct {
 	text strings.Builder
 	// isRestarted is true if stages may be preempted or grow.
 	isRestarted bool
+	// isContested is true if the ClusterQueues have next to no quota of their own, and compete for that of an idle one.
+	isContested bool
 }
 
 func (w *limitedWorld) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
@@ -112,12 +118,16 @@ func (w *limitedWorld) queue(name, cohort string) {
 	limits := func() string { return "" }
 	fields := ""
 	if cohort != "" {
-		limits = w.limits
+		if !w.isContested {
+			limits = w.limits
+		}
 		fields = " cohort=" + cohort + w.rarely("weight", " weight=%d", 0, 3)
 	}
 	if w.isRestarted {
 		fields += w.one("within", "", " within=LowerPriority", " within=LowerOrNewerEqualPriority")
-		if cohort != "" {
+		if w.isContested {
+			fields += " reclaim=Any"
+		} else if cohort != "" {
 			fields += w.one("reclaim", "", " reclaim=Any", " reclaim=LowerPriority", " reclaim=Any borrow-within=LowerPriority", " reclaim=LowerPriority borrow-within=LowerPriority:1")
 		}
 	}
@@ -126,7 +136,11 @@ func (w *limitedWorld) queue(name, cohort string) {
 		" when-can-borrow=TryNextFlavor when-can-preempt=TryNextFlavor preference=BorrowingOverPreemption")
 	fields += w.one("checks", "", "", " checks=c", " checks=c@b")
 	fields += w.one("policy", "", " policy=Safe", " policy=Reserve", " policy=Greedy")
-	w.line("queue %s a:gpu=%d%s b:gpu=%d%s d:cpu=%d%s strategy=%s%s", name, w.number("a", 2, 8), limits(), w.number("b", 0, 4), limits(), w.number("d", 2, 8), limits(),
+	a, b := w.number("a", 2, 8), w.number("b", 0, 4)
+	if w.isContested {
+		a, b = a/4, 0
+	}
+	w.line("queue %s a:gpu=%d%s b:gpu=%d%s d:cpu=%d%s strategy=%s%s", name, a, limits(), b, limits(), w.number("d", 2, 8), limits(),
 		w.one("strategy", "StrictFIFO", "BestEffortFIFO"), fields)
 	w.line("localqueue %s2 queue=%[1]s%s", name, w.one("stopped", "", "", "", "", " stop=Hold"))
 	if w.number("is stopped", 0, 9) == 0 {
