@@ -52,5 +52,5 @@
 // than n² pairs, so there is a last preemption; after it Workloads are only admitted, which ends, too. Reclaiming one's own quota has a higher
 // limit than all else, so that it is the last preemption of a circle.
 //
-// After a restart the History is restored from what each victim reports: its last preemptor, and the number of its preemptions.
+// After a restart the History is restored from what each victim reports: its preemptors, and how often each of them has preempted it.
 package preempt

@@ -40,8 +40,7 @@ func (x *History) Record(preemptor types.UID, victims []Victim) {
 	}
 }
 
-// Restore adds what a victim reports about the past: by whom it was preempted last, and how often it was preempted by any other Workload. All of that
-// counts for the last one: a circle of preemptions that had ended does not begin again.
+// Restore adds what a victim reports about the past: a circle of preemptions that had ended does not begin again.
 func (x *History) Restore(preemptor, victim types.UID, times int) {
 	of := x.taken[preemptor]
 	if of == nil {

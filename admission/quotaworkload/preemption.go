@@ -1,6 +1,8 @@
 package quotaworkload
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -8,25 +10,58 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// PreemptedFor begins the message of the condition Preempted. The UID of the preemptor and a comma follow.
-const PreemptedFor = "Preempted to accommodate a workload (UID: "
+const (
+	// PreemptedFor begins the message of the condition Preempted. The UID of the preemptor and a comma follow.
+	PreemptedFor = "Preempted to accommodate a workload (UID: "
+	// earlierPreemptors comes before the UIDs of earlier preemptors in that message, each with the number of its preemptions.
+	earlierPreemptors = "; earlier preemptors: "
+	// maxPreemptors is how many of them are listed.
+	maxPreemptors = 50
+)
 
-// LastPreemption returns for which quota Workload this one was preempted last, and how often it was preempted for any. The UID is empty if it never
-// was.
-func LastPreemption(workload *kueue.Workload) (preemptor types.UID, times int) {
+// A Preemptor is a quota Workload for which another one was preempted, and how often.
+type Preemptor struct {
+	UID   types.UID
+	Times int
+}
+
+// Preemptors returns for which quota Workloads this one was preempted, the last one first.
+func Preemptors(workload *kueue.Workload) []Preemptor {
 	c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPreempted)
-	if c == nil || workload.Status.SchedulingStats == nil {
-		return "", 0
+	if c == nil {
+		return nil
 	}
 	_, rest, _ := strings.Cut(c.Message, PreemptedFor)
-	uid, _, isComplete := strings.Cut(rest, ",")
+	uid, rest, isComplete := strings.Cut(rest, ",")
 	if !isComplete {
-		return "", 0
+		return nil
 	}
-	for _, e := range workload.Status.SchedulingStats.Evictions {
-		if e.Reason == kueue.WorkloadEvictedByPreemption {
-			times += int(e.Count)
+	all := []Preemptor{{UID: types.UID(uid), Times: 1}}
+	_, earlier, _ := strings.Cut(rest, earlierPreemptors)
+	for text := range strings.SplitSeq(earlier, ", ") {
+		uid, count, _ := strings.Cut(text, "=")
+		times, err := strconv.Atoi(count)
+		switch {
+		case err != nil:
+		case types.UID(uid) == all[0].UID:
+			all[0].Times += times
+		default:
+			all = append(all, Preemptor{UID: types.UID(uid), Times: times})
 		}
 	}
-	return types.UID(uid), times
+	return all
+}
+
+// WithEarlierPreemptors adds to the message of a preemption for which quota Workloads this one was preempted before.
+func WithEarlierPreemptors(message string, workload *kueue.Workload) string {
+	var texts []string
+	for _, p := range Preemptors(workload) {
+		if len(texts) < maxPreemptors {
+			texts = append(texts, fmt.Sprintf("%s=%d", p.UID, p.Times))
+		}
+	}
+	if len(texts) == 0 {
+		return message
+	}
+	return message + earlierPreemptors + strings.Join(texts, ", ")
 }

@@ -45,7 +45,7 @@ func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.Workload
 	s := newHoldingStatusBuilder(workload, now)
 	s.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), e.Message)
 	if e.Preempted != "" {
-		s.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, e.Message)
+		s.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, quotaworkload.WithEarlierPreemptors(e.Message, workload))
 	}
 	s.resetChecks()
 	if e.Reason == kueue.WorkloadDeactivated {

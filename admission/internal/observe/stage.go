@@ -51,8 +51,8 @@ func (ev WorkloadObserved) apply(o *Observer) {
 
 // restoreHistory records by whom a stage was preempted before the Engine existed.
 func (o *Observer) restoreHistory(s *model.Stage, object *kueue.Workload) {
-	if preemptor, times := quotaworkload.LastPreemption(object); times > 0 {
-		o.m.Finder.History.Restore(preemptor, cmp.Or(s.OwnerUID, s.UID), times)
+	for _, p := range quotaworkload.Preemptors(object) {
+		o.m.Finder.History.Restore(p.UID, cmp.Or(s.OwnerUID, s.UID), p.Times)
 	}
 }
 
