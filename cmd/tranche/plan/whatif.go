@@ -79,6 +79,7 @@ func newQuotaCommand(version string) *cobra.Command {
 			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) { return plan.Quotas(s, quotas) })
 		},
+		ValidArgsFunction: f.completeQuota,
 	}
 	f.add(cmd)
 	return cmd
