@@ -179,6 +179,18 @@ var _ = Describe("The guards of created objects", func() {
 			g.Expect(unqueued()).To(MatchError(MatchRegexp(`must name a LocalQueue: set its label kueue.x-k8s.io/queue-name to "(night|day)" \(ClusterQueue (night|day)-shift\)`)))
 			g.Expect(warnings.text()).To(ContainElements(ContainSubstring(`to "night"`), ContainSubstring(`to "day"`)))
 		}).WithContext(ctx).Should(Succeed())
+		job := func(change func(*batchv1.Job)) error {
+			job := newQueuedJob(namespace, "unqueued")
+			job.Labels = map[string]string{"team": "ml"}
+			change(job)
+			return warned.Create(ctx, job, client.DryRunAll)
+		}
+		Expect(job(func(*batchv1.Job) {})).To(MatchError(ContainSubstring("a Job in namespace " + namespace + " must name a LocalQueue")))
+		Expect(job(func(j *batchv1.Job) { j.Labels[jobset.JobSetUIDKey] = "x" })).To(MatchError(ContainSubstring("must name a LocalQueue")), "it is of no JobSet")
+		Expect(job(func(j *batchv1.Job) { j.Labels[apis.QueueLabel] = "day" })).To(Succeed())
+		Expect(job(func(j *batchv1.Job) {
+			j.Spec.Template.Labels = map[string]string{apis.PodGroupNameLabel: "g"}
+		})).To(Succeed(), "its pods have to name the queue")
 	}, SpecTimeout(patience))
 
 	It("turn resumes by the JobSet controller into no-ops", func(ctx SpecContext) {

@@ -55,9 +55,15 @@ func TestPoliciesKnowTheSameGroups(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range []string{"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue", "MutatingAdmissionPolicy//tranche-default-pod-queue"} {
-		condition := field(t, all[key], "spec", "matchConditions").([]any)[0].(map[string]any)["expression"].(string)
-		labels, annotations, _ := strings.Cut(condition, "object.metadata.?labels[?k]")
+	for _, key := range []string{
+		"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue", "MutatingAdmissionPolicy//tranche-default-pod-queue",
+	} {
+		conditions := field(t, all[key], "spec", "matchConditions").([]any)
+		named := slices.IndexFunc(conditions, func(c any) bool {
+			name := c.(map[string]any)["name"].(string)
+			return strings.HasPrefix(name, "names-") || name == "waits-by-itself"
+		})
+		labels, annotations, _ := strings.Cut(conditions[named].(map[string]any)["expression"].(string), "labels[?k]")
 		for keys, part := range map[string]string{"groupLabels": labels, "groupAnnotations": annotations} {
 			for _, name := range want[keys] {
 				if !strings.Contains(part, "'"+name+"'") {
