@@ -234,9 +234,8 @@ var _ = Describe("The guards of pods of groups", func() {
 			return pod, who.Create(ctx, pod, client.DryRunAll)
 		}
 		Eventually(func(g Gomega) {
-			pod, err := create(tenant, func(*corev1.Pod) {})
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(pod.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"), "the policy of this spec")
+			_, err := create(tenant, func(*corev1.Pod) {})
+			g.Expect(err).To(MatchError(ContainSubstring("a webhook or policy added kueue.x-k8s.io/queue-name to this pod: ")), "by the policy of this spec")
 		}).WithContext(ctx).Should(Succeed())
 
 		const want = "a webhook or policy added kueue.x-k8s.io/queue-name to this pod of a group"
@@ -256,6 +255,29 @@ var _ = Describe("The guards of pods of groups", func() {
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 		})
 		Expect(err).NotTo(HaveOccurred(), "a pod that is gated already")
+	}, SpecTimeout(patience))
+
+	It("let a pod that names a queue and no group wait as a gang of one, or refuse it", func(ctx SpecContext) {
+		create := func(change func(*corev1.Pod)) (*corev1.Pod, error) {
+			pod := newPod(namespace, "alone")
+			pod.Labels = map[string]string{apis.QueueLabel: "main"}
+			change(pod)
+			return pod, tenant.Create(ctx, pod, client.DryRunAll)
+		}
+		for _, notes := range []map[string]string{nil, {"a": "b"}} {
+			pod, err := create(func(pod *corev1.Pod) { pod.Annotations = notes })
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pod.Annotations).To(And(HaveKeyWithValue(apis.PodGroupNameLabel, "alone"), HaveKeyWithValue("kueue.x-k8s.io/pod-group-total-count", "1")))
+			Expect(pod.Labels).To(HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue))
+			Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate))
+		}
+		pod, err := create(label(apis.PodGroupNameLabel, "group"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pod.Annotations).NotTo(HaveKey(apis.PodGroupNameLabel), "it names a group itself")
+		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "", "web-" })
+		Expect(err).To(MatchError(ContainSubstring("metadata.generateName: a pod of a queue waits as a gang of one")))
+		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName, pod.Labels = "", "web-", nil })
+		Expect(err).NotTo(HaveOccurred(), "a pod without a queue")
 	}, SpecTimeout(patience))
 
 	It("require a queue of a pod of a group where queues are required, and of no other pod", func(ctx SpecContext) {

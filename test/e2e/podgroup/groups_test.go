@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -99,6 +100,42 @@ var _ = Describe("Two roles of Koordinator", func() {
 		t.expectPods(ctx, "", "a-0=running", "a-1=running", "b-0=gated")
 		create(ctx, member("b-1", "gang-b"))
 		t.expectPods(ctx, "b-", "b-0=running", "b-1=running")
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("Pods that name a queue and no gang", func() {
+	It("wait as gangs of one, and those of a StatefulSet get their quota again when they are recreated", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		create(ctx, t.member("alone", 0))
+		t.expectPods(ctx, "", "alone=running")
+		t.expectUsage(ctx, "cpu", 1)
+		Expect(t.workload(ctx, Default, "alone").Spec.PodSets).To(ConsistOf(HaveField("Count", int32(1))))
+		template := t.member("", 0)
+		template.Labels["app"], template.Spec.RestartPolicy = "web", corev1.RestartPolicyAlways
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: "web"}, Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(2)), PodManagementPolicy: appsv1.ParallelPodManagement, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels}, Spec: template.Spec},
+		}}
+		Expect(env.Admin.Create(ctx, set)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, set, client.PropagationPolicy("Background")))).To(Succeed())
+		}, NodeTimeout(patience))
+		t.expectUsage(ctx, "cpu", 2)
+		t.end(ctx, corev1.PodSucceeded, "alone")
+		t.expectFinished(ctx, "alone")
+		t.expectPods(ctx, "web-", "web-0=running", "web-1=running")
+		t.expectUsage(ctx, "cpu", 2)
+		before := t.pods(ctx, Default)
+		Expect(env.Admin.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: "web-0"}})).To(Succeed())
+		Eventually(func(g Gomega) {
+			for _, pod := range t.pods(ctx, g) {
+				g.Expect(pod.Name == "web-0" && slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID })).To(BeFalse())
+			}
+		}).WithContext(ctx).Should(Succeed())
+		t.expectPods(ctx, "web-", "web-0=running", "web-1=running")
+		t.expectUsage(ctx, "cpu", 2)
+		Expect(env.Admin.Delete(ctx, set, client.PropagationPolicy("Background"))).To(Succeed())
+		t.expectUsage(ctx, "cpu", 0)
 	}, SpecTimeout(specTimeout))
 })
 
