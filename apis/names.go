@@ -122,6 +122,9 @@ const (
 	// UninstalledAnnotation is added to a JobSet and removed again by `tranche uninstall`, so that the JobSet controller reconciles it.
 	UninstalledAnnotation = "tranche.dev/uninstalled"
 
+	// OwnQueueLabel names, on a JobSet, its LocalQueue instead of QueueLabel. Kueue's integration of JobSets leaves such a JobSet alone.
+	OwnQueueLabel = "tranche.dev/queue-name"
+
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet, or a pod of a group, without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 
@@ -238,3 +241,11 @@ const ReservedPodSet = "reserved"
 // DeadlockedReason is the reason of QuotaReserved=False of a stage under policy Greedy that waits for JobSets that wait for its JobSet.
 // Kueue has no reason for it.
 const DeadlockedReason = "Deadlocked"
+
+// QueueNameOf returns the name of the LocalQueue that the labels of a JobSet name, or "". OwnQueueLabel takes precedence.
+func QueueNameOf(labels map[string]string) string {
+	if name := labels[OwnQueueLabel]; name != "" {
+		return name
+	}
+	return labels[QueueLabel]
+}

@@ -225,7 +225,7 @@ func (l *linter) checkJobSet(engine *admission.Engine, js origin[jobsetapi.JobSe
 		}
 		return
 	}
-	queue := object.Labels[apis.QueueLabel]
+	queue := apis.QueueNameOf(object.Labels)
 	if queue == "" || len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(object.Namespace, queue) {
 		return
 	}

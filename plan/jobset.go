@@ -23,10 +23,10 @@ const defaultQueue = "default"
 // submit completes a new JobSet as the API server and the admission policies do: it is suspended, and its Jobs are held.
 func (c *Change) submit(js *jobSet) error {
 	js.Status = jobSet{}.Status
-	if js.Labels[apis.QueueLabel] == "" && c.hasLocalQueue(js.Namespace, defaultQueue) {
+	if apis.QueueNameOf(js.Labels) == "" && c.hasLocalQueue(js.Namespace, defaultQueue) {
 		js.Labels = union(js.Labels, map[string]string{apis.QueueLabel: defaultQueue})
 	}
-	if js.Labels[apis.QueueLabel] == "" {
+	if apis.QueueNameOf(js.Labels) == "" {
 		return fmt.Errorf("metadata.labels: the JobSet names no LocalQueue, so it would start without quota: set the label %s", apis.QueueLabel)
 	}
 	if len(js.Spec.ReplicatedJobs) == 0 {

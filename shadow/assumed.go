@@ -34,7 +34,7 @@ func (r *Recorder) assume(in *replay.Input, arrivals map[types.NamespacedName]*a
 	}
 	quota, namespaces := maps.Clone(r.assumed), map[string]bool{}
 	for _, a := range arrivals {
-		if a.jobSet == nil || a.JobSet.Labels[apis.QueueLabel] != "" {
+		if a.jobSet == nil || apis.QueueNameOf(a.JobSet.Labels) != "" {
 			continue
 		}
 		namespaces[a.JobSet.Namespace] = true

@@ -69,7 +69,7 @@ func (r *Reconciler) readJobSet(ctx context.Context, key types.NamespacedName) (
 
 // manages reports whether the Jobs of a JobSet are held, so that pods of a later release can be distinguished from those of an earlier one.
 func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
-	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
+	if apis.QueueNameOf(js.Labels) == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
 		return false, nil
 	}
 	var namespace corev1.Namespace

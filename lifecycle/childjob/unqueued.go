@@ -11,5 +11,5 @@ import (
 // admission policies decide that when the JobSet is created.
 func AreUnqueued(js *jobsetapi.JobSet) bool {
 	isOther := func(r jobsetapi.ReplicatedJob) bool { return r.Template.Labels[apis.HoldLabel] != apis.HoldUnqueued }
-	return js.Labels[apis.QueueLabel] == "" && len(js.Spec.ReplicatedJobs) > 0 && !slices.ContainsFunc(js.Spec.ReplicatedJobs, isOther)
+	return apis.QueueNameOf(js.Labels) == "" && len(js.Spec.ReplicatedJobs) > 0 && !slices.ContainsFunc(js.Spec.ReplicatedJobs, isOther)
 }

@@ -79,7 +79,7 @@ func ReplicatedJobOf(object metav1.Object) string {
 
 // QueueOf returns the LocalQueue that a JobSet names.
 func QueueOf(js *jobsetapi.JobSet) kueue.LocalQueueName {
-	return kueue.LocalQueueName(js.Labels[apis.QueueLabel])
+	return kueue.LocalQueueName(apis.QueueNameOf(js.Labels))
 }
 
 // ExecutionTimeOf returns the maximum execution time of each quota Workload of a JobSet in seconds, or nil.

@@ -243,7 +243,7 @@ func stateOfJobSet(from source, s *subject) (reason, message string) {
 	why := ""
 	if known, isKnown := from.(*offline); isKnown {
 		why = simulator.WhyLeftOut(known.Snapshot, s.jobSet)
-	} else if s.jobSet.Labels[apis.QueueLabel] != "" {
+	} else if apis.QueueNameOf(s.jobSet.Labels) != "" {
 		why = jobsetstate.Misuse(s.jobSet)
 	}
 	if why != "" {

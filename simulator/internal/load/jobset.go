@@ -57,7 +57,7 @@ func (l *loader) needOwner(jobSet types.NamespacedName) {
 
 // unmanaged says why the manager ignores a JobSet, or returns "".
 func (l *loader) unmanaged(js *jobsetapi.JobSet) string {
-	if js.Labels[apis.QueueLabel] == "" && !ptr.Deref(l.config.ManageJobSetsWithoutQueueName, false) {
+	if apis.QueueNameOf(js.Labels) == "" && !ptr.Deref(l.config.ManageJobSetsWithoutQueueName, false) {
 		return fmt.Sprintf("it names no LocalQueue in the label %s", apis.QueueLabel)
 	}
 	if l.config.ManagedNamespaceSelector == nil {
@@ -96,7 +96,7 @@ func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) 
 	}
 	return &cluster.UserJob{
 		Submission: &scenario.Submission{
-			Name: js.Name, Namespace: js.Namespace, Queue: js.Labels[apis.QueueLabel], IsJobSet: true, Plan: plan, Spec: &js.Spec,
+			Name: js.Name, Namespace: js.Namespace, Queue: apis.QueueNameOf(js.Labels), IsJobSet: true, Plan: plan, Spec: &js.Spec,
 			Priority: priority.Value, StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
 			MaxSeconds: jobsetstate.ExecutionTimeOf(js), StopAfter: l.stopAfter,
 		},

@@ -119,7 +119,7 @@ func (c *scope) findLinks() {
 		}
 	}
 	for _, js := range c.JobSets {
-		link("JobSet "+string(js.UID), c.rootsOfQueue(js.Namespace, js.Labels[apis.QueueLabel])...)
+		link("JobSet "+string(js.UID), c.rootsOfQueue(js.Namespace, apis.QueueNameOf(js.Labels))...)
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *scope) part() *snapshot.Snapshot {
 		}
 	}
 	for _, js := range c.JobSets {
-		if jobSets[js.UID] || counts(c.rootsOfQueue(js.Namespace, js.Labels[apis.QueueLabel])) {
+		if jobSets[js.UID] || counts(c.rootsOfQueue(js.Namespace, apis.QueueNameOf(js.Labels))) {
 			part.JobSets = append(part.JobSets, js)
 			jobSets[js.UID] = true
 		}
