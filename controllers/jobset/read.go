@@ -69,6 +69,9 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 	if err := r.readPlan(ctx, s, backend); err != nil {
 		return nil, err
 	}
+	if err := r.readOtherEngine(ctx, s); err != nil {
+		return nil, err
+	}
 	// Only stages that the engine charges may be released.
 	s.Charged, err = apply.Charged(ctx, r.config.Runner, s.Owned.Workloads)
 	return s, err
@@ -76,7 +79,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 
 // manages reports whether Tranche manages a JobSet: the JobSet is held, and its namespace is selected.
 func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
-	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
+	if apis.QueueNameOf(js.Labels) == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
 		return false, nil
 	}
 	var namespace corev1.Namespace

@@ -33,6 +33,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -77,6 +78,8 @@ type Config struct {
 	Namespaces labels.Selector
 	// WithoutQueueName is true if JobSets without a queue name are held too.
 	WithoutQueueName bool
+	// Safety is asked whether a stage may open, if another engine admits the quota Workloads. It is nil if Tranche's engine admits them.
+	Safety Safety
 	// Workers is how many JobSets are reconciled at the same time.
 	Workers int
 	// Releases is how many Jobs of one stage are released at the same time.
@@ -90,6 +93,14 @@ type ExpectedStarts interface {
 	// ExpectedStart returns what the condition StartExpected of a JobSet is to contain while its stage waits, or nil.
 	ExpectedStart(js *jobsetapi.JobSet) *jobsetstatus.ExpectedStart
 	// Changes has an event for each JobSet with a new expected start.
+	Changes() <-chan event.GenericEvent
+}
+
+// Safety judges stages that another engine may admit as soon as they are open.
+type Safety interface {
+	// Unsafe returns why a stage of a JobSet must not open yet, or "".
+	Unsafe(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan, stage string) (string, error)
+	// Changes has an event for each JobSet with a stage that must be judged again.
 	Changes() <-chan event.GenericEvent
 }
 
@@ -149,6 +160,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	if config.ExpectedStarts != nil {
 		leads.WatchesRawSource(source.Channel(config.ExpectedStarts.Changes(), &handler.EnqueueRequestForObject{}))
+	}
+	if config.Safety != nil {
+		leads.WatchesRawSource(source.Channel(config.Safety.Changes(), &handler.EnqueueRequestForObject{}))
 	}
 	return leads.
 		Named("jobset").

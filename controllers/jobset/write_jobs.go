@@ -26,6 +26,15 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 	}
 	var all []error
 	for _, rel := range w.ReleaseJobs {
+		if s.OtherEngine {
+			isAdmitted, err := r.confirm(ctx, &rel)
+			if err != nil {
+				all = append(all, err)
+			}
+			if !isAdmitted {
+				continue // a watch reports the change
+			}
+		}
 		err := r.writer.Each(ctx, len(rel.Jobs), func(i int) error {
 			job := rel.Jobs[i]
 			key := client.ObjectKeyFromObject(job)

@@ -101,11 +101,10 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 	w.RequeueForUnwatchedPods(live)
 	kept := stages.KeptJobs(live)
 	for _, workload := range stages.Next(live).ReleaseQuota {
-		status := workloadstatus.Suspended(workload, time.Now())
+		status := releasedStatus(live, workload)
 		stage := workload.Labels[apis.StageLabel]
 		event := events.StageSuspended(stage)
 		if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
-			status = workloadstatus.QuotaReleased(workload, time.Now())
 			event = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
 			if jobsetstate.GrowthNumber(workload) > 0 {
 				event = events.GrowthRequeued(stage, workloadstatus.EvictionOf(workload).Message)
@@ -120,6 +119,17 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 		}
 	}
 	return nil
+}
+
+// releasedStatus returns the status of a quota Workload that releases its quota because it is evicted, or because its JobSet is suspended.
+func releasedStatus(s *jobsetstate.Snapshot, workload *kueue.Workload) kueue.WorkloadStatus {
+	switch {
+	case s.OtherEngine:
+		return workloadstatus.Cleared(workload, time.Now())
+	case quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
+		return workloadstatus.QuotaReleased(workload, time.Now())
+	}
+	return workloadstatus.Suspended(workload, time.Now())
 }
 
 func (r *Reconciler) reopenStages(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {

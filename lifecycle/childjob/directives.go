@@ -34,6 +34,8 @@ type Update struct {
 	// By names the source of the request, in words such as: the podSetUpdates of AdmissionCheck "capacity".
 	By     string
 	Update kueue.PodSetUpdate
+	// Gates are the scheduling gates of the pods.
+	Gates []string
 }
 
 // CheckedBy returns the By of an Update that an AdmissionCheck requests.
@@ -77,6 +79,7 @@ func release(released *batchv1.Job, labels map[string]string, tolerations []core
 		if err := added.merge(&released.Spec.Template, &updates[i].Update); err != nil {
 			return nil, fmt.Errorf("the Job %q stays held: %s %w", released.Name, updates[i].By, err)
 		}
+		added.addGates(&released.Spec.Template.Spec, updates[i].Gates)
 	}
 	countRelease(released)
 	return released, added.note(released)
@@ -149,6 +152,7 @@ type additions struct {
 	Labels      []string            `json:"labels,omitempty"`
 	Annotations []string            `json:"annotations,omitempty"`
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	Gates       []string            `json:"schedulingGates,omitempty"`
 	// nodeLabels are recorded in an annotation of their own.
 	nodeLabels []string
 }
@@ -173,6 +177,15 @@ func (a *additions) addTolerations(pod *corev1.PodSpec, tolerations []corev1.Tol
 		if !hasToleration(pod.Tolerations, toleration) {
 			pod.Tolerations = append(pod.Tolerations, toleration)
 			a.Tolerations = append(a.Tolerations, toleration)
+		}
+	}
+}
+
+func (a *additions) addGates(pod *corev1.PodSpec, gates []string) {
+	for _, gate := range gates {
+		if !slices.Contains(pod.SchedulingGates, corev1.PodSchedulingGate{Name: gate}) {
+			pod.SchedulingGates = append(pod.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+			a.Gates = append(a.Gates, gate)
 		}
 	}
 }
@@ -213,6 +226,7 @@ func (a *additions) takeBack(template *corev1.PodTemplateSpec) {
 		delete(template.Annotations, key)
 	}
 	template.Spec.Tolerations = slices.DeleteFunc(template.Spec.Tolerations, func(t corev1.Toleration) bool { return hasToleration(a.Tolerations, t) })
+	template.Spec.SchedulingGates = slices.DeleteFunc(template.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return slices.Contains(a.Gates, g.Name) })
 }
 
 // note records the additions in annotations of the Job.
@@ -221,7 +235,7 @@ func (a *additions) note(job *batchv1.Job) error {
 		slices.Sort(a.nodeLabels)
 		metav1.SetMetaDataAnnotation(&job.ObjectMeta, apis.FlavorNodeLabelsAnnotation, strings.Join(a.nodeLabels, ","))
 	}
-	if len(a.Labels)+len(a.Annotations)+len(a.Tolerations) == 0 {
+	if len(a.Labels)+len(a.Annotations)+len(a.Tolerations)+len(a.Gates) == 0 {
 		return nil
 	}
 	data, err := json.Marshal(a)

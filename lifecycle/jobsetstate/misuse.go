@@ -11,16 +11,25 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Misuse returns what the user has to change before a JobSet can be queued, or "".
 func Misuse(js *jobsetapi.JobSet) string {
-	if js.Labels[apis.QueueLabel] == "" {
+	queue, label := apis.QueueNameOf(js.Labels), apis.QueueLabel
+	if own := js.Labels[apis.OwnQueueLabel]; own != "" {
+		label = apis.OwnQueueLabel
+		if other := js.Labels[apis.QueueLabel]; other != "" && other != own {
+			return fmt.Sprintf("metadata.labels: %s is %q and %s is %q: remove one of them, or submit the JobSet again with one",
+				apis.OwnQueueLabel, own, apis.QueueLabel, other)
+		}
+	}
+	if queue == "" {
 		return fmt.Sprintf("the JobSet names no LocalQueue: set the label %s", apis.QueueLabel)
 	}
-	if queue := js.Labels[apis.QueueLabel]; len(validation.IsDNS1123Subdomain(queue)) > 0 {
+	if len(validation.IsDNS1123Subdomain(queue)) > 0 {
 		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: suspend the JobSet and name one that exists in its namespace",
-			queue, apis.QueueLabel)
+			queue, label)
 	}
 	if !IsStarted(js) && (js.Labels[apis.PrebuiltWorkloadKey] != "" || js.Annotations[apis.PrebuiltWorkloadKey] != "") {
 		return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workloads of a JobSet: submit it again without", apis.PrebuiltWorkloadKey)
@@ -53,4 +62,15 @@ func restartsInPlace(js *jobsetapi.JobSet) bool {
 func isStaged(js *jobsetapi.JobSet) bool {
 	inOrder := js.Spec.StartupPolicy != nil && js.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder && len(js.Spec.ReplicatedJobs) > 1
 	return inOrder || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return len(r.DependsOn) > 0 })
+}
+
+// TopologyMisuse returns what the user has to change in the annotations by which a JobSet asks Kueue to place its pods, or "".
+func TopologyMisuse(js *jobsetapi.JobSet) string {
+	for i := range js.Spec.ReplicatedJobs {
+		r := &js.Spec.ReplicatedJobs[i]
+		if _, err := workloadstatus.JobSetTopology(&r.Template.Spec.Template, r.Replicas); err != nil {
+			return fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.metadata.annotations: %v; delete the JobSet and submit it again", i, err)
+		}
+	}
+	return ""
 }

@@ -53,6 +53,11 @@ type Snapshot struct {
 	ExpectedStart *jobsetstatus.ExpectedStart
 	// Charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
 	Charged map[types.UID]bool
+
+	// OtherEngine is true if another engine than Tranche's admits the quota Workloads of the JobSet. Then Unsafe says, by name, why stages whose
+	// start conditions are met must not open yet.
+	OtherEngine bool
+	Unsafe      map[string]string
 }
 
 // Objects has the objects of one JobSet.

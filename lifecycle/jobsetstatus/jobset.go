@@ -73,6 +73,8 @@ type StageState struct {
 	Workload *kueue.Workload
 	// Growths are the quota Workloads for the pods by which the stage has grown.
 	Growths []*kueue.Workload
+	// Unsafe is why the stage does not ask another engine for quota yet, or empty.
+	Unsafe string
 }
 
 // JobSetRefused returns the conditions of a JobSet that cannot be queued (StageAdmitted), or has no queue and whose Jobs stay held
@@ -168,6 +170,9 @@ func isWaiting(workload *kueue.Workload) bool {
 
 func waitingStage(summary Summary, st StageState) (reason, message string) {
 	reason, message = whyItWaits(st.Workload)
+	if st.Unsafe != "" {
+		reason, message = kueue.WorkloadQuotaReservedReasonWaitingForQuota, st.Unsafe
+	}
 	if reason == kueue.WorkloadQuotaReservedReasonSuspended {
 		// In lists of JobSets it is shown next to the column Suspended, which is about spec.suspend.
 		reason = reasonQueueStopped

@@ -43,10 +43,12 @@ type EvictWorkload struct {
 // markEvicted marks the stages that must release their quota, and returns the stage that caused the eviction, or nil. A stage that has
 // succeeded is not marked: it finishes, even if it was evicted in the meantime. The other stages are still evicted then, because the
 // eviction was meant for the JobSet.
-func markEvicted(stages []stage) *stage {
+func markEvicted(s *jobsetstate.Snapshot, stages []stage) *stage {
 	var cause *stage
 	for i := range stages {
-		if st := &stages[i]; st.isEvicted() && (cause == nil || evictedAt(st.workload).Before(evictedAt(cause.workload))) {
+		st := &stages[i]
+		st.loses = losesReservation(s, st)
+		if st.isEvicted() && !st.loses && (cause == nil || evictedAt(st.workload).Before(evictedAt(cause.workload))) {
 			cause = st
 		}
 	}
@@ -58,7 +60,7 @@ func markEvicted(stages []stage) *stage {
 	}
 	for i := range stages {
 		st := &stages[i]
-		st.mustRelease = goesBack(*st)
+		st.mustRelease, st.loses = goesBack(*st), false
 	}
 	return cause
 }

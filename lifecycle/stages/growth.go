@@ -128,17 +128,17 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 func (st *stage) adjustedGrowth(s *jobsetstate.Snapshot, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
 		if !quotaworkload.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
-			after.Spec.PodSets = st.podSetsOf(func(z elastic.Size) int32 { return z.Growths[k] })
+			after.Spec.PodSets = st.podSetsOf(s, func(z elastic.Size) int32 { return z.Growths[k] })
 		}
 	})
 }
 
 // podSetsOf returns pod sets with the number of pods that more returns for each Job.
-func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
+func (st *stage) podSetsOf(s *jobsetstate.Snapshot, more func(elastic.Size) int32) []kueue.PodSet {
 	var all []kueue.PodSet
 	for i, z := range st.sizes {
 		if pods := more(z); pods > 0 {
-			podSet := podSetOf(&st.PodSets[i])
+			podSet := st.newPodSet(s, i)
 			podSet.Count = pods * z.Live
 			all = append(all, podSet)
 		}
@@ -148,7 +148,7 @@ func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
 
 // newGrowth returns a quota Workload for the pods that no quota Workload pays for, or nil if there are none.
 func newGrowth(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
-	podSets := st.podSetsOf(func(z elastic.Size) int32 { return z.Missing })
+	podSets := st.podSetsOf(s, func(z elastic.Size) int32 { return z.Missing })
 	if len(podSets) == 0 {
 		return nil
 	}

@@ -17,10 +17,13 @@ func TestMisuse(t *testing.T) {
 		change func(*jobsetapi.JobSet)
 		want   string
 	}{
-		"queued and held":    {func(*jobsetapi.JobSet) {}, ""},
-		"no queue":           {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
-		"no queue's name":    {func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "Team_A" }, "Team_A"},
-		"another controller": {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
+		"queued and held":                 {func(*jobsetapi.JobSet) {}, ""},
+		"no queue":                        {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
+		"no queue's name":                 {func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "Team_A" }, "Team_A"},
+		"a queue in the label of Tranche": {func(js *jobsetapi.JobSet) { js.Labels = map[string]string{apis.OwnQueueLabel: "queue"} }, ""},
+		"the same queue in both labels":   {func(js *jobsetapi.JobSet) { js.Labels[apis.OwnQueueLabel] = "queue" }, ""},
+		"different queues in the labels":  {func(js *jobsetapi.JobSet) { js.Labels[apis.OwnQueueLabel] = "other" }, "remove one of them"},
+		"another controller":              {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
 		"in-place restarts": {
 			func(js *jobsetapi.JobSet) {
 				js.Spec.FailurePolicy = &jobset.FailurePolicy{RestartStrategy: jobset.InPlaceRestart}

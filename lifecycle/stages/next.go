@@ -170,6 +170,8 @@ func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 		e.complete = e.complete && !st.mustRelease
 	case st.mustRelease:
 		w.evictStage(s, st, e)
+	case st.loses:
+		w.giveBack(s, st)
 	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.Reopen = append(w.Reopen, st.workload)
@@ -308,6 +310,9 @@ func (st *stage) released(s *jobsetstate.Snapshot, job *batchv1.Job, placed []ch
 		Labels: workloadstatus.PodLabels(st.workload, kueue.NewPodSetReference(name)),
 	}}}, childjob.UpdatesOf(st.workload, name)...)
 	updates = append(updates, placed...)
+	if s.OtherEngine {
+		updates = append(updates, placedByKueue(st.workload, name))
+	}
 	return childjob.Released(job, st.templateOf(job), childjob.AssignmentOf(st.workload, name), s.Flavors, updates...)
 }
 

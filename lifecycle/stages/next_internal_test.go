@@ -354,6 +354,8 @@ func render(w *Step) []string {
 		}
 		if count := x.After.Spec.PodSets[0].Count; count != x.Before.Spec.PodSets[0].Count {
 			add("resize %s=%d", x.After.Name, count)
+		} else if !quotaworkload.HasSameBar(x.Before, x.After) {
+			add("bar %s=%s", x.After.Name, strings.Join(quotaworkload.Gates(x.After), ","))
 		} else if x.Opens {
 			add("open %s", x.After.Name)
 		} else {

@@ -55,6 +55,10 @@ type stage struct {
 	// stops is true if the JobSet is evicted, or suspended by its user. mustRelease is true if it is evicted, and this stage must release
 	// its quota.
 	stops, mustRelease bool
+	// loses is true if another engine takes the quota that it has reserved for the stage back before it has admitted the stage. The JobSet is
+	// not evicted. unsafe says why the stage, whose start conditions are met, is not open.
+	loses  bool
+	unsafe string
 }
 
 // A tally counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
@@ -93,7 +97,7 @@ func stagesOf(s *jobsetstate.Snapshot) (stages []stage, evicted *stage) {
 	for i := range stages {
 		stages[i].count(s)
 	}
-	evicted = markEvicted(stages)
+	evicted = markEvicted(s, stages)
 	for i := range stages {
 		stages[i].forgetSucceeded(s)
 		stages[i].count(s)
@@ -104,6 +108,7 @@ func stagesOf(s *jobsetstate.Snapshot) (stages []stage, evicted *stage) {
 		stages[i].decided, stages[i].awaitsJobs = decided, awaitsJobs
 		stages[i].stops = evicted != nil || jobsetstate.IsSuspendedByUser(s.JobSet)
 		stages[i].open = stages[i].isOpen(stages)
+		stages[i].awaitSafety(s)
 		stages[i].shut = deactivated >= 0 && !isDeactivated(stages[i].workload)
 		for podSet := range stages[i].PodSets {
 			stages[i].sizes = append(stages[i].sizes, stages[i].sizeOf(s, podSet))
@@ -204,7 +209,7 @@ func (st *stage) mustRunAgain() bool {
 // mayRun reports whether the Jobs of a stage may be released.
 func (st *stage) mayRun(s *jobsetstate.Snapshot) bool {
 	w := st.workload
-	return w != nil && !st.mustRelease && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
+	return w != nil && !st.mustRelease && !st.loses && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
 		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
 		s.Charged[w.UID] && !st.lacksQuota(s) && !st.hasMoved(s)
 }
@@ -235,8 +240,8 @@ func (st *stage) adjusted(s *jobsetstate.Snapshot) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
 		st.record(after)
 		st.resize(s, after)
-		isHeldBack := st.mustRelease || slices.Contains(quotaworkload.Gates(st.workload), apis.ResizeGate)
-		if (st.mustRelease || !st.holdsQuota()) && st.hasWrongSize(after) || isHeldBack && st.hasWrongReclaim() {
+		isHeldBack := st.mustRelease || st.loses || slices.Contains(quotaworkload.Gates(st.workload), apis.ResizeGate)
+		if (st.mustRelease || st.loses || !st.holdsQuota()) && st.hasWrongSize(after) || isHeldBack && st.hasWrongReclaim() {
 			// It must not be admitted for its previous size.
 			addGate(after, apis.ResizeGate)
 		}
@@ -250,6 +255,7 @@ func addGate(workload *kueue.Workload, gate string) {
 // adjust does the same for any quota Workload of the stage. It calls resize last.
 func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
+	quotaworkload.DropBar(after)
 	st.gate(s, after)
 	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || workloadstatus.MayReplaceClass(after.Spec.PriorityClassRef, s.Priority.Class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
@@ -258,7 +264,10 @@ func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resiz
 		after.Spec.QueueName = jobsetstate.QueueOf(s.JobSet)
 	}
 	resize(after)
-	if maps.Equal(after.Annotations, workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
+	if s.OtherEngine {
+		quotaworkload.MoveGates(workload, after)
+	}
+	if maps.Equal(after.Annotations, workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, workload.Spec) && quotaworkload.HasSameBar(after, workload) {
 		return nil
 	}
 	return after
@@ -313,19 +322,10 @@ func newWorkload(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
 		},
 	}
 	for i := range st.PodSets {
-		workload.Spec.PodSets = append(workload.Spec.PodSets, podSetOf(&st.PodSets[i]))
+		workload.Spec.PodSets = append(workload.Spec.PodSets, st.newPodSet(s, i))
 	}
 	st.gate(s, workload)
 	return workload
-}
-
-func podSetOf(podSet *stageplan.PodSet) kueue.PodSet {
-	return kueue.PodSet{
-		Name:            kueue.NewPodSetReference(podSet.Name),
-		Template:        *podSet.Template.DeepCopy(),
-		Count:           podSet.Count,
-		TopologyRequest: workloadstatus.TopologyRequest(podSet.Template),
-	}
 }
 
 // summary returns the summary of the stages for the conditions of the JobSet.
@@ -339,7 +339,7 @@ func summary(s *jobsetstate.Snapshot, stages []stage) jobsetstatus.Summary {
 			continue
 		}
 		sum.Over = false
-		if st.open {
+		if st.open || st.unsafe != "" {
 			sum.Current = append(sum.Current, st.state())
 		}
 	}
@@ -356,7 +356,7 @@ func summary(s *jobsetstate.Snapshot, stages []stage) jobsetstatus.Summary {
 }
 
 func (st *stage) state() jobsetstatus.StageState {
-	return jobsetstatus.StageState{Index: st.index, Name: st.Name, Workload: st.workload, Growths: st.growths}
+	return jobsetstatus.StageState{Index: st.index, Name: st.Name, Workload: st.workload, Growths: st.growths, Unsafe: st.unsafe}
 }
 
 // failed reports whether a Job of the stage has failed in the current attempt.

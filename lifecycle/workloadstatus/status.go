@@ -68,7 +68,7 @@ func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.
 func admissionTypes() []string {
 	return []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued,
-		kueue.WorkloadDeactivationTarget, apis.WaitingCondition,
+		kueue.WorkloadDeactivationTarget, kueue.WorkloadBlockedOnPreemptionGates, apis.WaitingCondition,
 	}
 }
 
@@ -89,6 +89,9 @@ func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
 	if seen.Admission == nil {
 		status.ResourceRequests = seen.ResourceRequests
 	}
+	// Only Kueue writes these.
+	status.UnhealthyNodes, status.PreemptionGates = seen.UnhealthyNodes, seen.PreemptionGates
+	status.ClusterName, status.NominatedClusterNames = seen.ClusterName, seen.NominatedClusterNames
 	return status
 }
 
@@ -163,5 +166,7 @@ func Merge(workload *kueue.Workload, status *kueue.WorkloadStatus) *kueue.Worklo
 	after.Status.AccumulatedPastExecutionTimeSeconds = applied.AccumulatedPastExecutionTimeSeconds
 	after.Status.SchedulingStats = applied.SchedulingStats
 	after.Status.ResourceRequests = applied.ResourceRequests
+	after.Status.UnhealthyNodes, after.Status.PreemptionGates = applied.UnhealthyNodes, applied.PreemptionGates
+	after.Status.ClusterName, after.Status.NominatedClusterNames = applied.ClusterName, applied.NominatedClusterNames
 	return after
 }

@@ -24,6 +24,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
@@ -54,16 +55,48 @@ func (w *Writer) Create(ctx context.Context, workload *kueue.Workload) error {
 
 // Change patches the metadata and the spec of a quota Workload. If its pod sets or owners change, the API server rejects the patch if the
 // quota Workload was written since it was read: it may have been admitted for its previous pods, and a patch replaces all owners.
+//
+// A bar (quotaworkload.Bar) is a part of the status. A new bar is written first and a bar is removed last, so that a quota Workload that is cut
+// short in between is not admitted too early.
 func (w *Writer) Change(ctx context.Context, before, after *kueue.Workload) error {
+	if quotaworkload.HasSameBar(before, after) {
+		_, err := w.changeSpec(ctx, before, after)
+		return err
+	}
+	if quotaworkload.IsBarred(after) {
+		return w.bar(ctx, before, after)
+	}
+	written, err := w.changeSpec(ctx, before, after)
+	if err != nil || written == nil {
+		return err
+	}
+	return w.bar(ctx, written, after)
+}
+
+// bar writes the condition Requeued that names the gates of a quota Workload. The next reconcile writes the other changes.
+func (w *Writer) bar(ctx context.Context, before, after *kueue.Workload) error {
+	bar := apimeta.FindStatusCondition(after.Status.Conditions, kueue.WorkloadRequeued)
+	_, err := w.Admission(ctx, before, workloadstatus.Barred(before, *bar, time.Now()))
+	return err
+}
+
+// changeSpec writes the changes of metadata and spec, and returns the written quota Workload.
+func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) (*kueue.Workload, error) {
+	if equality.Semantic.DeepEqual(before.Spec, after.Spec) && equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) {
+		return before, nil
+	}
 	change := patch.IfSameUID(before)
 	isSameOwner := func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
 	if !equality.Semantic.DeepEqual(before.Spec.PodSets, after.Spec.PodSets) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, isSameOwner) {
 		change = patch.Locked(before, before.ResourceVersion)
 	}
-	if err := w.Client.Patch(ctx, after.DeepCopy(), change); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
+	written := after.DeepCopy()
+	if err := w.Client.Patch(ctx, written, change); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
+	} else if err != nil {
+		return nil, nil //nolint:nilnil // it has disappeared
 	}
-	return nil
+	return written, nil
 }
 
 // Evict marks a quota Workload as evicted. It increments the counters of the quota Workload and repeats what else the admission has

@@ -1,0 +1,107 @@
+package stages
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// This file has what differs for a JobSet whose quota Workloads another engine admits. That engine may reserve quota for any stage that is
+// open, so a stage opens only when Tranche's engine finds the state safe with it. A reservation may be taken back before the stage is admitted,
+// for instance because an AdmissionCheck asks for a retry. Then no pod of the stage runs, and the other stages go on:
+//
+//	launcher(runs)   workers(open, QuotaReserved, Evicted)
+//	   workers gets a bar, and releases its quota
+//	launcher(runs)   workers(gated) until the state is safe with it
+
+// Opening returns the names of the stages that would open now, if they were safe: their start conditions are met, and they are gated or have
+// no quota Workload yet.
+func Opening(s *jobsetstate.Snapshot) []string {
+	if s.JobSet == nil || s.Plan == nil || s.IsUnqueued {
+		return nil
+	}
+	asked := *s
+	asked.Unsafe = nil
+	stages, _ := stagesOf(&asked)
+	var names []string
+	for i := range stages {
+		if st := &stages[i]; st.open && isClosed(st) {
+			names = append(names, st.Name)
+		}
+	}
+	return names
+}
+
+// isClosed reports whether a stage has not been opened yet in its current attempt.
+func isClosed(st *stage) bool {
+	return st.workload == nil || isGated(st.workload) || st.stale
+}
+
+// awaitSafety closes a stage that must not open yet, and one that loses its reservation.
+func (st *stage) awaitSafety(s *jobsetstate.Snapshot) {
+	if !s.OtherEngine {
+		return
+	}
+	if st.open && isClosed(st) && !st.succeeded() {
+		st.unsafe = s.Unsafe[st.Name]
+	}
+	st.open = st.open && st.unsafe == "" && !st.loses
+}
+
+// losesReservation reports whether another engine takes back the quota that it has reserved for a stage, but not admitted. A deactivation ends the
+// whole JobSet.
+func losesReservation(s *jobsetstate.Snapshot, st *stage) bool {
+	return s.OtherEngine && st.isEvicted() && !quotaworkload.IsTrue(st.workload, kueue.WorkloadAdmitted) && !isDeactivated(st.workload) &&
+		!st.hasPods && !slices.ContainsFunc(st.jobs, childjob.HasPods)
+}
+
+// giveBack gates a stage that loses its reservation, and then releases the reservation.
+func (w *Step) giveBack(s *jobsetstate.Snapshot, st *stage) {
+	if after := st.adjusted(s); after != nil {
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, false})
+		return
+	}
+	w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
+}
+
+// placedByKueue returns the fields by which Kueue's manager finds the pods of a pod set. Those with a topology assignment are gated until it has
+// written into each in which domain it must run.
+func placedByKueue(workload *kueue.Workload, podSet string) childjob.Update {
+	update := childjob.Update{By: "its admission would", Update: kueue.PodSetUpdate{Annotations: map[string]string{kueue.WorkloadAnnotation: workload.Name}}}
+	assignment := childjob.AssignmentOf(workload, podSet)
+	if assignment == nil || assignment.TopologyAssignment == nil {
+		return update
+	}
+	update.Gates = []string{kueue.TopologySchedulingGate}
+	name := kueue.NewPodSetReference(podSet)
+	i := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })
+	if i >= 0 && !asksForTopology(workload.Spec.PodSets[i].TopologyRequest) {
+		update.Update.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation] = "true"
+	}
+	return update
+}
+
+func asksForTopology(request *kueue.PodSetTopologyRequest) bool {
+	return request != nil && (request.Required != nil || request.Preferred != nil || request.Unconstrained != nil)
+}
+
+// newPodSet returns a pod set of a new quota Workload of the stage.
+func (st *stage) newPodSet(s *jobsetstate.Snapshot, i int) kueue.PodSet {
+	planned := &st.PodSets[i]
+	podSet := kueue.PodSet{
+		Name:            kueue.NewPodSetReference(planned.Name),
+		Template:        *planned.Template.DeepCopy(),
+		Count:           planned.Count,
+		TopologyRequest: workloadstatus.TopologyRequest(planned.Template),
+	}
+	if s.OtherEngine {
+		// Annotations that cannot be read are refused before: see jobsetstate.Misuse.
+		podSet.TopologyRequest, _ = workloadstatus.JobSetTopology(planned.Template, st.tallies[planned.Name].replicas)
+	}
+	return podSet
+}
