@@ -119,6 +119,9 @@ manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for te
 	$(TOOL) kustomize build config/crd > charts/tranche/files/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
+	$(TOOL) kustomize build config/beside/crd > charts/tranche/files/beside_crds.yaml
+	$(TOOL) kustomize build config/beside/policies > charts/tranche/files/beside_policies.yaml
+	$(TOOL) kustomize build config/beside/rbac > charts/tranche/files/beside_rbac.yaml
 	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
 	$(TOOL) kustomize build config/dashboard > charts/tranche/files/dashboard.yaml
 	$(TOOL) kustomize build config/monitoring > charts/tranche/files/monitoring.yaml

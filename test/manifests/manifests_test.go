@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,8 +48,50 @@ func TestChartInModeShadow(t *testing.T) {
 		}
 	}
 	cmd := tool("helm", "template", "tranche", "charts/tranche", "--namespace=tranche-system", "--kube-version=1.36.0", "--set=mode=Both")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), `mode is "Both": write Instead, or Shadow`) {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), `mode is "Both": write Instead, Beside, or Shadow`) {
 		t.Errorf("an unknown mode: %v, %s", err, out)
+	}
+}
+
+// In the mode Beside the chart has the objects of config/beside, and none of Kueue's CRDs. The manager writes nothing to queues, and the policies concern
+// JobSets, their Jobs and the pods of these.
+func TestChartInModeBeside(t *testing.T) {
+	want := objects(t, kustomize(t, "config/beside"))
+	maps.Copy(want, objects(t, kustomize(t, "config/beside/crd")))
+	delete(want, "Namespace//tranche-system") // helm install --create-namespace makes it
+	got := objects(t, helm(t, "--set=mode=Beside"))
+	delete(got, "ConfigMap/tranche-system/tranche-crds") // what Helm has installed of them
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-kustomize +helm\n%.2000s", diff)
+	}
+	for key, object := range want {
+		if strings.HasSuffix(key, ".kueue.x-k8s.io") {
+			t.Errorf("%s belongs to Kueue", key)
+		}
+		if !strings.HasPrefix(key, "ClusterRole/") || !strings.Contains(key, "manager") {
+			continue
+		}
+		for _, item := range field(t, object, "rules").([]any) {
+			rule := item.(map[string]any)
+			for _, resource := range []any{"clusterqueues", "localqueues", "cohorts", "resourceflavors", "clusterqueues/status", "localqueues/status", "clusterqueues/finalizers"} {
+				if slices.Contains(rule["resources"].([]any), resource) && !cmp.Equal([]any{"get", "list", "watch"}, rule["verbs"]) {
+					t.Errorf("%s allows %v of %v", key, rule["verbs"], resource)
+				}
+			}
+		}
+	}
+	instead := objects(t, kustomize(t, "config/default"))
+	if user := field(t, instead["ConfigMap/tranche-system/tranche-guards"], "data", "kueueManager"); user != "" {
+		t.Errorf("in the mode Instead, the policies let user %v through", user)
+	}
+	other := objects(t, helm(t, "--set=mode=Beside", "--set=kueue.managerUser=another"))
+	if user := field(t, other["ConfigMap/tranche-system/tranche-guards"], "data", "kueueManager"); user != "another" {
+		t.Errorf("kueueManager is %v, want that of kueue.managerUser", user)
+	}
+	for key := range objects(t, helm(t, "--set=kueue.crds=false")) {
+		if strings.HasSuffix(key, ".kueue.x-k8s.io") {
+			t.Errorf("kueue.crds=false installs %s", key)
+		}
 	}
 }
 
@@ -138,7 +181,7 @@ func TestChartValues(t *testing.T) {
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
 	want := map[string]any{
-		"manager": "another-user", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
+		"manager": "another-user", "kueueManager": "", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
 		"maxTerminationGracePeriod": "90s",
 		"groupStartImage":           "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
 	}

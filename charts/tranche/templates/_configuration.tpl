@@ -9,6 +9,9 @@ tranche-system
 {{- /* tranche.configuration is the manager's configuration file. */ -}}
 {{- define "tranche.configuration" -}}
 {{- $fixed := dict "apiVersion" "config.tranche.dev/v1alpha1" "kind" "Configuration" "managedNamespaceSelector" .Values.namespaceSelector "manageJobSetsWithoutQueueName" .Values.manageJobSetsWithoutQueueName "gang" (dict "provider" .Values.gangProvider) -}}
+{{- if eq .Values.mode "Beside" -}}
+{{- $_ := set $fixed "mode" "Beside" -}}
+{{- end -}}
 {{- if .Values.gangSchedulerName -}}
 {{- $_ := set $fixed.gang (lower .Values.gangProvider) (dict "schedulerName" .Values.gangSchedulerName) -}}
 {{- end -}}

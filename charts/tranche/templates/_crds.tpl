@@ -4,7 +4,7 @@ What an earlier revision has installed stays in the release even if its annotati
 of its objects. */ -}}
 {{- define "tranche.crds.release" -}}
 {{- $installed := splitList " " (dig "data" "names" "" (lookup "v1" "ConfigMap" .Release.Namespace "tranche-crds")) -}}
-{{- range $document := splitList "\n---\n" (.Files.Get "files/crds.yaml") -}}
+{{- range $document := splitList "\n---\n" (.Files.Get (ternary "files/beside_crds.yaml" "files/crds.yaml" (or (eq .Values.mode "Beside") (not .Values.kueue.crds)))) -}}
 {{- $object := fromYaml $document -}}
 {{- $key := printf "%s/%s" $object.kind $object.metadata.name -}}
 {{- $existing := lookup $object.apiVersion $object.kind "" $object.metadata.name -}}
@@ -18,7 +18,7 @@ of its objects. */ -}}
 {{- /* tranche.crds.foreign has the objects of config/crd that are on the cluster already and do not belong to the release. */ -}}
 {{- define "tranche.crds.foreign" -}}
 {{- $own := splitList " " (include "tranche.crds.release" .) -}}
-{{- range $document := splitList "\n---\n" (.Files.Get "files/crds.yaml") -}}
+{{- range $document := splitList "\n---\n" (.Files.Get (ternary "files/beside_crds.yaml" "files/crds.yaml" (or (eq .Values.mode "Beside") (not .Values.kueue.crds)))) -}}
 {{- $object := fromYaml $document -}}
 {{- $key := printf "%s/%s" $object.kind $object.metadata.name -}}
 {{- if not (has $key $own) -}}
