@@ -1,0 +1,116 @@
+package e2e_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadname"
+)
+
+// check creates an active AdmissionCheck that the ClusterQueue of the team requires.
+func (t team) check(ctx context.Context) kueue.AdmissionCheckReference {
+	GinkgoHelper()
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/check"}}
+	Expect(env.Admin.Create(ctx, check)).To(Succeed())
+	apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"})
+	Expect(env.Admin.Status().Update(ctx, check)).To(Succeed())
+	t.patchQueue(ctx, `{"spec":{"admissionChecksStrategy":{"admissionChecks":[{"name":"`+check.Name+`"}]}}}`)
+	return kueue.AdmissionCheckReference(check.Name)
+}
+
+var _ = Describe("A queued Job, by the rules of its queue,", func() {
+	It("waits for AdmissionChecks, follows its user to another queue before they are Ready, and gets what they add", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "4")
+		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "other"}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
+		})).To(Succeed())
+		check := t.check(ctx)
+		Expect(env.Admin.Create(ctx, t.newJob("checked", 2, "2"))).To(Succeed())
+		reserved := func(g Gomega, queue string) *kueue.Workload {
+			job, w := t.queued(ctx, g, "checked")
+			g.Expect(w.Spec.QueueName).To(Equal(kueue.LocalQueueName(queue)))
+			g.Expect(quotaworkload.HoldsQuota(w)).To(BeTrue())
+			g.Expect(w.Status.AdmissionChecks).To(HaveLen(1))
+			g.Expect(*job.Spec.Suspend).To(BeTrue())
+			return w
+		}
+		Eventually(func(g Gomega) { reserved(g, "queue") }).WithContext(ctx).Should(Succeed())
+		t.patchJob(ctx, "checked", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`)
+		Eventually(func(g Gomega) {
+			w := reserved(g, "other")
+			g.Expect(applyStatus(ctx, w, "checks", kueue.WorkloadStatus{AdmissionChecks: []kueue.AdmissionCheckState{{
+				Name: check, State: kueue.CheckStateReady, LastTransitionTime: metav1.Now(), PodSetUpdates: []kueue.PodSetUpdate{{
+					Name: kueue.DefaultPodSetName, Labels: map[string]string{"batch": "7"}, Annotations: map[string]string{"consume": "request-1"},
+					Tolerations: []corev1.Toleration{{Key: "new", Operator: corev1.TolerationOpExists}},
+				}},
+			}}})).To(Succeed())
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		t.expectJob(ctx, "checked", "ready")
+		for _, pod := range t.podsOfJob(ctx, Default, "checked") {
+			Expect(pod.Labels).To(And(HaveKeyWithValue("batch", "7"), HaveKeyWithValue(apis.LocalQueueLabel, "other")))
+			Expect(pod.Annotations).To(HaveKeyWithValue("consume", "request-1"))
+			Expect(pod.Spec.Tolerations).To(ContainElement(HaveField("Key", "new")))
+		}
+
+		By("evicting it")
+		t.evictJob(ctx, "checked", preemption)
+		Eventually(func(g Gomega) {
+			job, w := t.queued(ctx, g, "checked")
+			g.Expect(w.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))
+			g.Expect(*job.Spec.Suspend).To(BeTrue())
+			g.Expect(job.Spec.Template.Labels).NotTo(HaveKey("batch"))
+			g.Expect(job.Spec.Template.Annotations).NotTo(HaveKey("consume"))
+			g.Expect(job.Spec.Template.Spec.Tolerations).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+	}, SpecTimeout(specTimeout))
+
+	It("goes on while the queue is held, and is evicted when the queue is drained", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "4")
+		Expect(env.Admin.Create(ctx, t.newJob("runs", 1, "2"))).To(Succeed())
+		t.expectJob(ctx, "runs", "ready")
+		t.patchQueue(ctx, `{"spec":{"stopPolicy":"Hold"}}`)
+		Eventually(func(g Gomega) {
+			var queue kueue.ClusterQueue
+			g.Expect(env.Admin.Get(ctx, client.ObjectKey{Name: t.namespace}, &queue)).To(Succeed())
+			g.Expect(apimeta.IsStatusConditionFalse(queue.Status.Conditions, kueue.ClusterQueueActive)).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
+		Expect(env.Admin.Create(ctx, t.newJob("late", 1, "2"))).To(Succeed())
+		t.expectJob(ctx, "late", "waiting")
+		t.expectJob(ctx, "runs", "ready")
+		t.patchQueue(ctx, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+		t.expectJob(ctx, "runs", "waiting")
+		t.expectEvent(ctx, "runs", "Stopped")
+		t.patchQueue(ctx, `{"spec":{"stopPolicy":"None"}}`)
+		t.expectJob(ctx, "runs", "ready")
+		t.expectJob(ctx, "late", "ready")
+	}, SpecTimeout(specTimeout))
+
+	It("reports a foreign Workload of the name of its quota Workload, and waits until that is deleted", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "4")
+		job := t.newJob("taken", 1, "2")
+		job.Labels, job.Spec.Suspend = map[string]string{"team": "ml"}, new(true)
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		foreign := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.namespace, Name: workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, ""),
+		}, Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: kueue.DefaultPodSetName, Count: 1, Template: *job.Spec.Template.DeepCopy()}}}}
+		foreign.Spec.PodSets[0].Template.Labels = nil
+		Expect(env.Admin.Create(ctx, foreign)).To(Succeed())
+		t.patchJob(ctx, "taken", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"queue"}}}`)
+		t.expectEvent(ctx, "taken", "Misconfigured")
+		Expect(t.podsOfJob(ctx, Default, "taken")).To(BeEmpty())
+		Expect(env.Admin.Delete(ctx, foreign)).To(Succeed())
+		// The manager looks again after a while; a change of the Job lets it look at once.
+		t.patchJob(ctx, "taken", `{"metadata":{"labels":{"look":"again"}}}`)
+		t.expectJob(ctx, "taken", "ready")
+	}, SpecTimeout(specTimeout))
+})
