@@ -65,8 +65,6 @@ var _ = Describe("The guards of pods of groups", func() {
 		Expect(pod.Labels).NotTo(HaveKey(apis.PodGroupMemberLabel))
 		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 	},
-		Entry("that names no group", func(*corev1.Pod) {}),
-		Entry("whose group has no name", label(apis.PodGroupNameLabel, "")),
 		Entry("that names no queue", func(pod *corev1.Pod) { pod.Labels = map[string]string{apis.PodGroupNameLabel: "g"} }),
 	)
 
@@ -94,9 +92,6 @@ var _ = Describe("The guards of pods of groups", func() {
 			expectAnswer(who.Create(ctx, pod), want)
 		}
 	},
-		Entry("has the member label and names no group", func(pod *corev1.Pod) {
-			pod.Labels = map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
-		}, "tranche.dev/pod-group-member is set by Tranche"),
 		Entry("has the member label and names no queue", func(pod *corev1.Pod) {
 			pod.Labels = map[string]string{apis.PodGroupNameLabel: "g", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
 		}, "tranche.dev/pod-group-member is set by Tranche"),
@@ -187,18 +182,23 @@ var _ = Describe("The guards of pods of groups", func() {
 
 	It("let a pod join a queued group at its creation only", func(ctx SpecContext) {
 		const want = "a pod can join the group of a queue only when it is created"
-		queued, grouped := newPod(namespace, "queued"), newPod(namespace, "grouped")
+		grouped := newPod(namespace, "grouped")
 		grouped.Labels = map[string]string{apis.PodGroupNameLabel: "g"}
-		for _, pod := range []*corev1.Pod{queued, grouped} {
-			Expect(tenant.Create(ctx, pod)).To(Succeed())
-		}
-		join := jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"g"}]`)
-		Eventually(func() error { return tenant.Patch(ctx, queued.DeepCopy(), join, client.DryRunAll) }).
+		Expect(tenant.Create(ctx, grouped)).To(Succeed())
+		join := jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"}]`)
+		Eventually(func() error { return tenant.Patch(ctx, grouped.DeepCopy(), join, client.DryRunAll) }).
 			WithContext(ctx).Should(MatchError(ContainSubstring(want)), "tranche-guard-pod-group-joins")
-		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), join), want)
-		expectAnswer(tenant.Patch(ctx, grouped.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"}]`)), want)
-		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1pod-group-member","value":"true"}]`)), "only Tranche's manager")
-		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), allowed)
+		expectAnswer(tenant.Patch(ctx, grouped.DeepCopy(), join), want)
+		alone := newPod(namespace, "alone")
+		Expect(tenant.Create(ctx, alone)).To(Succeed())
+		for _, leave := range []string{
+			`[{"op":"remove","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-name"}]`,
+			`[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-name","value":"g"}]`,
+			`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`,
+			`[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"}]`,
+		} {
+			Expect(tenant.Patch(ctx, alone.DeepCopy(), jsonPatch(leave), client.DryRunAll)).NotTo(Succeed(), leave)
+		}
 	}, SpecTimeout(patience))
 
 	// The API server evaluates again only policies that an object matched before it was changed.

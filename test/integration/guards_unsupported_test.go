@@ -3,6 +3,7 @@ package integration_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,14 +53,25 @@ var _ = Describe("The guards of unsupported fields", func() {
 				Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pods}},
 			}
 		}
-		pod := func() *corev1.Pod {
-			return &corev1.Pod{ObjectMeta: job().ObjectMeta, Spec: pods}
-		}
+		app := map[string]string{"app": "web"}
+		ofPods := &metav1.LabelSelector{MatchLabels: app}
+		forever := *pods.DeepCopy()
+		forever.RestartPolicy = corev1.RestartPolicyAlways
+		template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: forever}
+		deployment := &appsv1.Deployment{ObjectMeta: job().ObjectMeta, Spec: appsv1.DeploymentSpec{Selector: ofPods, Template: template}}
 		Eventually(func(g Gomega) {
 			warnings.reset()
-			g.Expect(warned.Create(ctx, pod(), client.DryRunAll)).To(Succeed())
-			g.Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Pod, which runs without quota")))
+			g.Expect(warned.Create(ctx, deployment.DeepCopy(), client.DryRunAll)).To(Succeed())
+			g.Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Deployment, which runs without quota")))
 		}).WithContext(ctx).Should(Succeed())
+		template.Labels = map[string]string{"app": "web", apis.QueueLabel: "queue"}
+		deployment.Spec.Template = template
+		warnings.reset()
+		Expect(warned.Create(ctx, deployment.DeepCopy(), client.DryRunAll)).To(Succeed())
+		Expect(warnings.text()).To(ContainElement(ContainSubstring("the pods of this Deployment will be refused")))
+		warnings.reset()
+		Expect(warned.Create(ctx, &appsv1.StatefulSet{ObjectMeta: job().ObjectMeta, Spec: appsv1.StatefulSetSpec{Selector: ofPods, Template: template}}, client.DryRunAll)).To(Succeed())
+		Expect(warnings.text()).To(BeEmpty(), "its pods wait for quota")
 		warnings.reset()
 		ofGroup := job()
 		ofGroup.Labels = nil // the API server gives it those of its pods
