@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -115,25 +116,35 @@ func haveCheck(name kueue.AdmissionCheckReference, state kueue.CheckState) Omega
 // answer writes the state of an AdmissionCheck as its controller does.
 func answer(ctx context.Context, w *kueue.Workload, name kueue.AdmissionCheckReference, state kueue.CheckState) {
 	GinkgoHelper()
-	for i := range w.Status.AdmissionChecks {
-		if c := &w.Status.AdmissionChecks[i]; c.Name == name {
-			c.State, c.Message, c.LastTransitionTime = state, "written by a test", metav1.Now()
+	writeStatus(ctx, w, func() {
+		for i := range w.Status.AdmissionChecks {
+			if c := &w.Status.AdmissionChecks[i]; c.Name == name {
+				c.State, c.Message, c.LastTransitionTime = state, "written by a test", metav1.Now()
+			}
 		}
-	}
-	Expect(env.Admin.Status().Update(ctx, w)).To(Succeed())
+	})
 }
 
 // clearReservation does what the controller of a job does once the pods of an evicted Workload are gone.
 func clearReservation(ctx context.Context, w *kueue.Workload) {
 	GinkgoHelper()
-	w.Status.Admission = nil
-	for i := range w.Status.Conditions {
-		if c := &w.Status.Conditions[i]; c.Type == kueue.WorkloadQuotaReserved {
-			c.Status, c.Reason, c.Message, c.LastTransitionTime = metav1.ConditionFalse, "Pending", "written by a test", metav1.Now()
-		}
-	}
-	w.Status.Conditions = append(w.Status.Conditions, condition(kueue.WorkloadRequeued, metav1.ConditionTrue))
-	Expect(env.Admin.Status().Update(ctx, w)).To(Succeed())
+	writeStatus(ctx, w, func() {
+		w.Status.Admission = nil
+		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending", Message: "written by a test",
+		})
+		meta.SetStatusCondition(&w.Status.Conditions, condition(kueue.WorkloadRequeued, metav1.ConditionTrue))
+	})
+}
+
+// writeStatus changes the current status of an object, which Kueue may write at the same time.
+func writeStatus(ctx context.Context, object client.Object, change func()) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+		change()
+		g.Expect(env.Admin.Status().Update(ctx, object)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // newCheck creates an active AdmissionCheck whose controller is the test.
@@ -141,6 +152,7 @@ func newCheck(ctx context.Context, name string) {
 	GinkgoHelper()
 	ac := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/test"}}
 	Expect(env.Admin.Create(ctx, ac)).To(Succeed())
-	ac.Status.Conditions = []metav1.Condition{condition(kueue.AdmissionCheckActive, metav1.ConditionTrue)}
-	Expect(env.Admin.Status().Update(ctx, ac)).To(Succeed())
+	writeStatus(ctx, ac, func() {
+		ac.Status.Conditions = []metav1.Condition{condition(kueue.AdmissionCheckActive, metav1.ConditionTrue)}
+	})
 }
