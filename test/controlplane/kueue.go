@@ -45,9 +45,10 @@ type KueueOptions struct {
 
 // kueueSetup is what Kueue's manager is started with, if there is Kueue.
 type kueueSetup struct {
-	dir    string // of its binaries and manifests
-	url    string // of its webhooks
-	ca     []byte // by which their certificate is signed
+	dir    string         // of its binaries and manifests
+	url    string         // of its webhooks
+	base   map[string]any // its configuration file without the options
+	ca     []byte         // by which their certificate is signed
 	secret *corev1.Secret
 	hooks  webhooks
 }
@@ -68,7 +69,8 @@ func (p *ControlPlane) defineKueue() error {
 	if err := p.certifyKueue(); err != nil {
 		return err
 	}
-	if err := p.writeKueueConfig(webhookPort, healthPort); err != nil {
+	p.kueue.base = p.kueueConfig(webhookPort, healthPort)
+	if err := p.writeKueueConfig(*p.config.Kueue); err != nil {
 		return err
 	}
 	p.kueue.url = "https://" + address(webhookPort)
@@ -120,9 +122,20 @@ func (p *ControlPlane) certifyKueue() error {
 	return certificate.write(p.path(Kueue), "tls.crt", "tls.key")
 }
 
-// writeKueueConfig writes the file for the manager's flag --config.
-func (p *ControlPlane) writeKueueConfig(webhookPort, healthPort int) error {
-	settings := map[string]any{
+// RestartKueue ends Kueue's manager and starts it with other options.
+func (p *ControlPlane) RestartKueue(ctx context.Context, options KueueOptions) error {
+	if err := p.StopComponent(Kueue); err != nil {
+		return err
+	}
+	if err := p.writeKueueConfig(options); err != nil {
+		return err
+	}
+	return p.StartComponent(ctx, Kueue)
+}
+
+// kueueConfig is the configuration file of the manager for the zero options.
+func (p *ControlPlane) kueueConfig(webhookPort, healthPort int) map[string]any {
+	return map[string]any{
 		"apiVersion":             "config.kueue.x-k8s.io/v1beta2",
 		"kind":                   "Configuration",
 		"namespace":              KueueNamespace,
@@ -135,7 +148,12 @@ func (p *ControlPlane) writeKueueConfig(webhookPort, healthPort int) error {
 		"metrics":                map[string]any{"bindAddress": "0"},
 		"webhook":                map[string]any{"host": loopback, "port": webhookPort, "certDir": p.path(Kueue)},
 	}
-	maps.Copy(settings, p.config.Kueue.Settings)
+}
+
+// writeKueueConfig writes the file for the manager's flag --config.
+func (p *ControlPlane) writeKueueConfig(options KueueOptions) error {
+	settings := maps.Clone(p.kueue.base)
+	maps.Copy(settings, options.Settings)
 	content, err := yaml.Marshal(settings)
 	if err != nil {
 		return fmt.Errorf("encode the configuration of Kueue: %w", err)

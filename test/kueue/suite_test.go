@@ -7,11 +7,14 @@ package kueue_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -32,6 +36,14 @@ const (
 	// flavor is that of all queues. Its nodes have the label pool=gpu.
 	flavor = "gpus"
 )
+
+// auditPolicy logs who requests what.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
 
 // env is the control plane.
 var env *testenv.World
@@ -47,8 +59,10 @@ func TestKueue(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	suite, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
+	policy := filepath.Join(GinkgoT().TempDir(), "audit.yaml")
+	Expect(os.WriteFile(policy, []byte(auditPolicy), 0o600)).To(Succeed())
 	var err error
-	env, err = testenv.Start(suite, controlplane.Config{Kueue: &controlplane.KueueOptions{}, NodePools: []controlplane.NodePool{
+	env, err = testenv.Start(suite, controlplane.Config{Kueue: &controlplane.KueueOptions{}, AuditPolicy: policy, NodePools: []controlplane.NodePool{
 		{Name: "gpu", Count: 8, Labels: map[string]string{"pool": "gpu"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti", string(gpu), "64")},
 	}})
 	Expect(err).NotTo(HaveOccurred())
@@ -58,7 +72,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})).To(Succeed())
 }, NodeTimeout(5*time.Minute))
 
-// tenant makes a namespace with a ClusterQueue of the same name, which has so many GPUs, and the LocalQueue "queue".
+// tenant makes a namespace with a ClusterQueue of the same name, which has so many GPUs, and the LocalQueue "queue". The spec leaves no JobSets, Jobs and
+// quota Workloads in it.
 func tenant(ctx context.Context, name string, gpus int64, change ...func(*kueue.ClusterQueue)) {
 	GinkgoHelper()
 	Expect(env.CreateNamespace(ctx, name, nil)).To(Succeed())
@@ -75,9 +90,27 @@ func tenant(ctx context.Context, name string, gpus int64, change ...func(*kueue.
 		f(cq)
 	}
 	Expect(env.Admin.Create(ctx, cq)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { empty(ctx, name) }, NodeTimeout(patience))
 	Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
 	})).To(Succeed())
+}
+
+// empty deletes all that runs in a namespace, and waits until it is gone.
+func empty(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	// Kueue makes the quota Workload of a Job again that still exists.
+	for _, kind := range []struct {
+		object client.Object
+		list   client.ObjectList
+	}{{&jobsetapi.JobSet{}, &jobsetapi.JobSetList{}}, {&batchv1.Job{}, &batchv1.JobList{}}, {&kueue.Workload{}, &kueue.WorkloadList{}}} {
+		object, list := kind.object, kind.list
+		Expect(env.Admin.DeleteAllOf(ctx, object, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+			g.Expect(meta.LenList(list)).To(BeZero())
+		}).WithContext(ctx).Should(Succeed())
+	}
 }
 
 // read returns a function for Eventually that reads an object again and returns it.
