@@ -72,7 +72,7 @@ test-manifests: ## Render config/ and the chart and compare them, and check aler
 	cd test/monitoring && GOWORK=off go test ./...
 
 .PHONY: test-integration
-test-integration: cluster build ## Run the tests of admission policies and controllers on a real control plane.
+test-integration: cluster kueue build ## Run the tests of admission policies and controllers on a real control plane.
 	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
