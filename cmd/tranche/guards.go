@@ -41,6 +41,9 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 		return nil, fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
 			*config.ManageJobSetsWithoutQueueName, held, key)
 	}
+	if err := checkKueueManager(&guards, config.Mode); err != nil {
+		return nil, err
+	}
 	// The pods name gangs because of the policies, and the manager creates the objects that they name.
 	if err := checkGangs(&guards, &config.Gang); err != nil {
 		return nil, err
@@ -55,6 +58,18 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w", key, err)
 	}
 	return waiting, nil
+}
+
+// checkKueueManager checks that the policies are those of the mode: beside Kueue they let its manager do what they refuse otherwise.
+func checkKueueManager(guards *corev1.ConfigMap, mode configapi.Mode) error {
+	key, named := client.ObjectKeyFromObject(guards), guards.Data["kueueManager"]
+	switch {
+	case mode == configapi.ModeBeside && named == "":
+		return fmt.Errorf("mode is %s in the configuration, but data.kueueManager of ConfigMap %s is empty: install config/beside, or set it to the user name of Kueue's manager", mode, key)
+	case mode != configapi.ModeBeside && named != "":
+		return fmt.Errorf("mode is %s in the configuration, but data.kueueManager of ConfigMap %s is %q: install config/default, or set mode to Beside", mode, key, named)
+	}
+	return nil
 }
 
 // waitingContainer returns the init container that the policies add to the pods of groups, with the fields that affect its charge, or nil.

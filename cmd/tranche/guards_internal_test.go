@@ -7,7 +7,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
+
+// The policies of one mode do not serve the other.
+func TestKueueManager(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode configapi.Mode
+		user string
+		want string
+	}{
+		"instead of Kueue":                        {configapi.ModeInstead, "", ""},
+		"instead, with the policies for Kueue":    {configapi.ModeInstead, "kueue", "install config/default"},
+		"beside Kueue":                            {configapi.ModeBeside, "kueue", ""},
+		"beside, with the policies without Kueue": {configapi.ModeBeside, "", "install config/beside"},
+	} {
+		err := checkKueueManager(&corev1.ConfigMap{Data: map[string]string{"kueueManager": c.user}}, c.mode)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
 
 func TestWaitingContainer(t *testing.T) {
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
