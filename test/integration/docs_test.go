@@ -17,11 +17,12 @@ import (
 
 // elsewhere lists the beginnings of kubectl commands in the documents that are not run here, each with the reason.
 var elsewhere = map[string]string{
-	"kubectl apply --server-side --force-conflicts -k config/crd": "the suite has installed it",
-	"kubectl delete -k config/default":                            "test/install runs it",
-	"kubectl apply --server-side -k config/monitoring":            "it needs the CRDs of the Prometheus operator",
-	"kubectl create -f tune.yaml":                                 "the manifest above it is applied",
-	"kubectl -n tranche-system rollout restart":                   "it needs the Deployment of the manager",
+	"kubectl apply --server-side --force-conflicts -k config/crd":    "the suite has installed it",
+	"kubectl apply --server-side --force-conflicts -k config/beside": "test/kueue installs it where Kueue is",
+	"kubectl delete -k config/default":                               "test/install runs it",
+	"kubectl apply --server-side -k config/monitoring":               "it needs the CRDs of the Prometheus operator",
+	"kubectl create -f tune.yaml":                                    "the manifest above it is applied",
+	"kubectl -n tranche-system rollout restart":                      "it needs the Deployment of the manager",
 	"kubectl logs":                           "it needs the Deployment of the manager",
 	"kubectl get --raw":                      "it needs the visibility API, test/integration/visibility_test.go asks for the same paths",
 	"kubectl delete clusterqueues,cohorts":   "it is about a cluster with Kueue",
