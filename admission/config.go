@@ -18,6 +18,9 @@ func ConfigOf(config *configapi.Configuration) Config {
 		Devices:                DevicesOf(&config.Resources),
 		KeepPlaceAfterEviction: config.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation,
 	}
+	if config.Mode == configapi.ModeBeside {
+		c.Leader = LedByKueue
+	}
 	if f := config.FairSharing; f != nil {
 		c.FairSharing = true
 		for _, s := range f.PreemptionStrategies {

@@ -18,6 +18,7 @@ type Engine struct {
 	model    *model.Model
 	observer *observe.Observer
 	cycle    *cycle.Cycle
+	judge    check.Judge
 }
 
 type reporter = report.Reporter
@@ -29,7 +30,7 @@ func New(config Config) (*Engine, error) {
 		return nil, err
 	}
 	checker := check.New(m)
-	return &Engine{model: m, observer: observe.New(m), cycle: cycle.New(m, checker), reporter: report.New(m, checker)}, nil
+	return &Engine{model: m, observer: observe.New(m), cycle: cycle.New(m, checker), judge: check.Judge{Checker: checker}, reporter: report.New(m, checker)}, nil
 }
 
 // Apply records one observed fact.

@@ -47,6 +47,8 @@ type world struct {
 	cohorts           map[string]*kueue.Cohort
 	// flavors are all flavors that a ClusterQueue has ever named.
 	flavors map[string]*kueue.ResourceFlavor
+	// mayOpen is asked before the gate of a stage is removed, unless it is nil.
+	mayOpen func(js *fakeJobSet, stage int) bool
 }
 
 type tester interface {
@@ -368,7 +370,7 @@ func (js *fakeJobSet) workload(i int) string { return js.name + "-" + js.plan.St
 func (w *world) open(js *fakeJobSet) {
 	for i := range js.plan.Stages {
 		wl := w.workloads[keyOf(js.workload(i))]
-		if wl.Annotations[apis.AdmissionGatedByAnnotation] != "" && js.isOpen(i) {
+		if wl.Annotations[apis.AdmissionGatedByAnnotation] != "" && js.isOpen(i) && (w.mayOpen == nil || w.mayOpen(js, i)) {
 			w.change(wl.Name, func(wl *kueue.Workload) { delete(wl.Annotations, apis.AdmissionGatedByAnnotation) })
 		}
 	}

@@ -143,6 +143,9 @@ const WaitingCondition = "tranche.dev/Waiting"
 
 // Admission gates: values in the annotation AdmissionGatedByAnnotation of quota Workloads.
 const (
+	// StageSafetyController is spec.controllerName of AdmissionChecks by which the manager judges stages that Kueue's manager admits.
+	StageSafetyController = "tranche.dev/stage-safety"
+
 	// StageGate gates a stage whose start conditions are not met yet.
 	StageGate = "tranche.dev/stage"
 

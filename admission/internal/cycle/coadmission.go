@@ -98,6 +98,9 @@ func (cy *Cycle) evictPartialGroups() {
 // evictCoAdmissionGroup evicts the members that hold quota without the others: none of them has started.
 func (cy *Cycle) evictCoAdmissionGroup(b *model.CoAdmissionGroup) {
 	for _, s := range b.Sorted(model.IsHolding) {
+		if !s.Entry.ClusterQueue.Decides() {
+			continue
+		}
 		cy.evict(s, decision.Evict{
 			Reason:  kueue.WorkloadEvictedByPreemption,
 			Message: "not all gangs that are admitted together with it can be admitted now, and none of them keeps quota without the others",

@@ -3,12 +3,14 @@ package cycle
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
 )
 
@@ -18,6 +20,9 @@ import (
 // An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
 func (cy *Cycle) recoverFromDeadlock() {
 	for _, root := range cy.m.Bank.Unsafe() {
+		if !cy.decidesUnder(root) {
+			continue
+		}
 		for _, c := range cy.m.Bank.SelectVictims(root, cy.price, cy.compareClaims) {
 			j := cy.m.JobSets[c.OwnerUID]
 			message := cy.whyRelief(j)
@@ -28,6 +33,14 @@ func (cy *Cycle) recoverFromDeadlock() {
 			}
 		}
 	}
+}
+
+// decidesUnder reports whether this Engine decides about the JobSets with claims below a root of the safety tree.
+func (cy *Cycle) decidesUnder(root *quota.Node) bool {
+	return slices.ContainsFunc(cy.m.Bank.ClaimsUnderRoot(root), func(c *safety.Claim) bool {
+		j := cy.m.JobSets[c.OwnerUID]
+		return j != nil && j.ClaimQueue != nil && j.ClaimQueue.Decides()
+	})
 }
 
 // price returns the cost of evicting a JobSet: the accelerator-seconds since it began to hold its quota. All of them are after its last stage

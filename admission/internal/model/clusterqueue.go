@@ -92,6 +92,9 @@ func (m *Model) Activity(q *ClusterQueue) queuespec.Activity {
 	if q.Cohort != "" {
 		cycle = m.Cohort(q.Cohort).cycle
 	}
+	if q.isLedBy(Kueue) {
+		return q.ActivityInKueue(m.Checks, cycle)
+	}
 	return q.Activity(m.Checks, cycle)
 }
 

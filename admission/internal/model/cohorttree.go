@@ -11,7 +11,11 @@ import (
 // A CohortTree is a cohort tree: the ClusterQueues under one root Cohort, or one that has none. Decisions in one cohort tree have no effect on
 // another.
 type CohortTree struct {
-	Root *quota.Node
+	// Leader admits below the root.
+	Leader Leader
+	// Unopened are the JobSets with a stage that must not open before one of these topics is woken.
+	Unopened map[quota.ID]map[*JobSet]struct{}
+	Root     *quota.Node
 	// Queues are ordered by name.
 	Queues []*ClusterQueue
 	// Parked has the queues in which a stage may be parked on a topic.
@@ -42,6 +46,7 @@ func (m *Model) RebuildTrees() {
 	m.adoptParents()
 	m.forgetQueues()
 	m.forgetCohorts()
+	m.Schedule.wakeAllUnopened()
 	m.Schedule.cohortTrees = map[*quota.Node]*CohortTree{}
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		q := m.ClusterQueues[name]
@@ -49,6 +54,7 @@ func (m *Model) RebuildTrees() {
 		g := m.Schedule.cohortTrees[root]
 		if g == nil {
 			g = &CohortTree{
+				Leader: m.Config.Leader, Unopened: map[quota.ID]map[*JobSet]struct{}{},
 				Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
 				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
 			}
@@ -72,6 +78,7 @@ func (m *Model) RebuildTrees() {
 		m.Schedule.ScheduleCycle(q)
 	}
 	m.Bank.Invalidate()
+	refreshJudged(m)
 	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
 		if j := m.JobSets[uid]; j.ClaimQueue != nil {
 			m.UpdateJobSet(j)

@@ -25,6 +25,8 @@ const (
 type Config struct {
 	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
 	StageAdmission string
+	// Leader admits in all cohort trees.
+	Leader Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
 	// served first (KEP-1714).
 	FairSharing bool

@@ -29,15 +29,20 @@ type Entry struct {
 	isReady bool
 	// IsHeld is true if the stop policy of the LocalQueue keeps the stage out of the counts of pending stages.
 	IsHeld bool
+	// IsUnjudged is true if another engine has reserved the quota, and the stage may still have to release it because it is not safe.
+	IsUnjudged bool
 }
 
 // IsCharged reports whether the stage is charged.
 func (n *Entry) IsCharged() bool { return n.Phase == Reserving || n.Phase == Admitted }
 
+// Counts reports whether the quota of the stage counts as held by its JobSet: quota that is not judged yet does not.
+func (n *Entry) Counts() bool { return n.IsCharged() && !n.IsUnjudged }
+
 // Equals reports whether both entries are the same.
 func (n *Entry) Equals(other *Entry) bool {
 	return n.Phase == other.Phase && n.ClusterQueue == other.ClusterQueue && n.LocalQueue == other.LocalQueue &&
-		n.isReady == other.isReady && n.IsHeld == other.IsHeld && n.Usage.Equal(other.Usage)
+		n.isReady == other.isReady && n.IsHeld == other.IsHeld && n.IsUnjudged == other.IsUnjudged && n.Usage.Equal(other.Usage)
 }
 
 // EntryOf derives the entry of a stage. It is the only place that interprets observations and assumptions.
@@ -52,6 +57,7 @@ func (m *Model) EntryOf(s *Stage) Entry {
 		if s.IsAdmitted || charge.IsAdmitted {
 			n.Phase = Admitted
 		}
+		n.IsUnjudged = n.Phase == Reserving && m.awaitsVerdict(s)
 	case s.Closed == "" && !s.RequeueAt.After(m.Now):
 		n.Phase, n.IsHeld = Waiting, s.LocalQueue.Stop != kueue.None
 	}
@@ -83,6 +89,9 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	s.Entry = now
 	if now.Phase != Waiting {
 		s.LastRefusal = decision.Refusal{}
+	}
+	if now.Phase == Finished {
+		m.Schedule.wakeJobSet(m.JobSets[s.OwnerUID])
 	}
 	m.transfer(before, now)
 	m.post(&now, 1)

@@ -50,6 +50,11 @@ type JobSet struct {
 	EvictionUnit evictionUnit
 	// Deadlock has the claims that wait for each other, among them that of this JobSet, or is nil.
 	Deadlock []*safety.Claim
+	// Rejected are the stages that another engine had chosen quota for, and that were not safe with it, with the reasons. They do not open before
+	// the JobSet is woken.
+	Rejected map[int]decision.Refusal
+	// IsUnopened is true if a stage must not open before the JobSet is woken.
+	IsUnopened bool
 	// Epoch counts the changes of ClaimQueue and Claim.
 	Epoch int
 }
@@ -118,7 +123,7 @@ func (j *JobSet) hasFinishedStage() bool {
 func (m *Model) findHome(j *JobSet) *ClusterQueue {
 	var home *ClusterQueue
 	for _, s := range j.Members {
-		if s.Entry.IsCharged() && (home == nil || s.Entry.ClusterQueue.Name < home.Name) {
+		if s.Entry.Counts() && (home == nil || s.Entry.ClusterQueue.Name < home.Name) {
 			home = s.Entry.ClusterQueue
 		}
 	}
@@ -135,6 +140,7 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	m.RenewEvictionUnitsOf(j)
 	if before != j.ClaimQueue || !sameClaim(claim, j.Claim) {
 		j.Epoch++
+		m.Schedule.wakeJobSet(j)
 	}
 	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
 		m.Schedule.WakeTopic(before.CohortTree, j.Topic)

@@ -68,9 +68,9 @@ func (c *PeakChoice) GiveWay(other *PeakChoice) bool {
 }
 
 // reservePeak makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut,
-// nothing is reserved until one does: two JobSets could each wait for the reservation of the other.
+// nothing is reserved until one does: two JobSets could each wait for the reservation of the other. Another engine would not respect it.
 func (m *Model) reservePeak(j *JobSet) {
-	if j.Claim == nil || m.Policy(j.ClaimQueue, j) != Reserve {
+	if j.Claim == nil || j.ClaimQueue.CohortTree.Leader != Tranche || m.Policy(j.ClaimQueue, j) != Reserve {
 		return
 	}
 	c := NewPeakChoice(j)

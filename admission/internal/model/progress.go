@@ -73,7 +73,7 @@ func (m *Model) Progress(j *JobSet, q *ClusterQueue) *safety.Progress {
 	n := j.PlanGraph.Holds()
 	c := &safety.Progress{PlanGraph: j.PlanGraph, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
 	for _, s := range j.Members {
-		if s.Index >= 0 && s.Index < len(j.Plan.Stages) && s.Entry.IsCharged() && s.Entry.ClusterQueue == q {
+		if s.Index >= 0 && s.Index < len(j.Plan.Stages) && s.Entry.Counts() && s.Entry.ClusterQueue == q {
 			for h, usage := range j.UsageByHold(s.Index, s.Entry.Usage, s.charge().Parts) {
 				held := quota.Usage{}
 				held.AddAll(c.Held[h])

@@ -14,6 +14,8 @@ type Schedule struct {
 	cohortTrees map[*quota.Node]*CohortTree
 	// Dirty has the cohort trees in which a stage may be pending and not parked.
 	Dirty []*CohortTree
+	// Woken are the JobSets whose stages may open now, though they could not before.
+	Woken map[*JobSet]struct{}
 }
 
 const (
@@ -53,7 +55,7 @@ func (sc *Schedule) WakeCoAdmissionGroup(b *CoAdmissionGroup) {
 
 // ScheduleCycle makes the next call of Decide check a queue.
 func (sc *Schedule) ScheduleCycle(q *ClusterQueue) {
-	if sc.IsStale {
+	if sc.IsStale || q.CohortTree.Leader != Tranche {
 		return
 	}
 	if !q.IsScheduled {
@@ -72,6 +74,7 @@ func (m *Model) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 		return
 	}
 	for _, c := range released {
+		m.Schedule.wakeUnopened(g, c.ID)
 		yieldable := m.yieldable(g, c.ID)
 		for q := range g.Parked[c.ID] {
 			if !q.PendingQueue.Sleeps(c.ID) {
@@ -117,6 +120,7 @@ func (sc *Schedule) WakeTopic(g *CohortTree, topic quota.ID) {
 		sc.ScheduleCycle(q)
 	}
 	delete(g.Parked, topic)
+	sc.wakeUnopened(g, topic)
 }
 
 // wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own

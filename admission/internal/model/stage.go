@@ -51,6 +51,10 @@ type Stage struct {
 	AdmittedAt  time.Time
 	Reservation *Assignment
 	ReservedAt  time.Time
+	// ReadyChecks are the AdmissionChecks that it has passed. IsApproved is true if its reservation of ApprovedAt has been judged to be safe.
+	ReadyChecks []kueue.AdmissionCheckReference
+	IsApproved  bool
+	ApprovedAt  time.Time
 	demand.WorkloadPods
 
 	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet. IsVictim is
@@ -196,8 +200,9 @@ func (s *Stage) IsLeaving() bool {
 	return s.Entry.IsCharged() && (s.Evicting != 0 || s.IsEvicted && s.Reservation != nil)
 }
 
-// takesAlong reports whether the rest of the JobSet is evicted with a stage. A growth is evicted alone.
-func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth }
+// takesAlong reports whether the rest of the JobSet is evicted with a stage. A growth is evicted alone, and so is a stage
+// that has not been admitted because of its own check.
+func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth && !s.Entry.IsUnjudged }
 
 // NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
 func (m *Model) NoteIfOverdue(s *Stage) {

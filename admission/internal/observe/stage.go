@@ -60,7 +60,7 @@ func (o *Observer) restoreHistory(s *model.Stage, object *kueue.Workload) {
 func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
 	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
 	owner := types.UID(object.Labels[apis.PlanUIDLabel])
-	if ref := metav1.GetControllerOfNoCopy(object); ref != nil && ref.Kind == "JobSet" {
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil && ref.Kind == "JobSet" && o.mayBeStage(object) {
 		owner = ref.UID
 	}
 	if s.LocalQueue != nil && (localQueue != s.LocalQueue.Key || owner != s.OwnerUID) {
@@ -74,6 +74,13 @@ func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
 	if owner != "" {
 		o.m.JobSet(owner).Members[s.Key] = s
 	}
+}
+
+// mayBeStage reports whether a quota Workload of a JobSet is one of its stages. Beside Kueue's manager, a quota Workload of its JobSet integration is
+// for a JobSet as a whole.
+func (o *Observer) mayBeStage(object *kueue.Workload) bool {
+	_, isStage := object.Labels[apis.StageIndexLabel]
+	return isStage || o.m.Config.Leader == model.Tranche
 }
 
 // leave removes the stage from all totals, and from its LocalQueue and JobSet.
@@ -181,6 +188,13 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 		s.Reservation = &model.Assignment{ClusterQueue: o.m.ClusterQueue(string(a.ClusterQueue))}
 		s.Reservation.Usage, s.Reservation.Parts = o.usageOf(object)
 	}
+	s.ReadyChecks = nil
+	for i := range object.Status.AdmissionChecks {
+		if check := &object.Status.AdmissionChecks[i]; check.State == kueue.CheckStateReady {
+			s.ReadyChecks = append(s.ReadyChecks, check.Name)
+		}
+	}
+	s.IsApproved = s.IsApproved && s.Reservation != nil && !s.IsEvicted && s.ReservedAt.Equal(s.ApprovedAt)
 	s.Closed = ""
 	switch gate := quotaworkload.GateMessage(object); {
 	case !object.DeletionTimestamp.IsZero():

@@ -70,6 +70,13 @@ func (q *Spec) Activity(checks map[string]*version.Observed[AdmissionCheck], cyc
 	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, "Can admit new workloads" + q.advisories()}
 }
 
+// ActivityInKueue reports whether the ClusterQueue takes new reservations of Kueue, which supports more than the Engine.
+func (q *Spec) ActivityInKueue(checks map[string]*version.Observed[AdmissionCheck], cycle string) Activity {
+	led := *q
+	led.Topological, led.isConcurrent = nil, false
+	return led.Activity(checks, cycle)
+}
+
 // addChecks adds what is wrong with the AdmissionChecks of a ClusterQueue.
 func (q *Spec) addChecks(why *inactivity, checks map[string]*version.Observed[AdmissionCheck]) {
 	var missing, inactive, multiKueue, perFlavor, provisioning []string

@@ -1,0 +1,168 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+func pair(launcher, workers string) []job {
+	return []job{{name: "launcher", requests: launcher}, {name: "workers", requests: workers, after: []string{"launcher Ready"}}}
+}
+
+func assigned(queue, podSet, gpus string) *kueue.Admission {
+	return &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: kueue.PodSetReference(podSet), Count: new(int32(1)), ResourceUsage: amounts("gpu=" + gpus),
+		Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu: "a"},
+	}}}
+}
+
+// TestBesideKueuePair has two JobSets whose stages fit each alone: both open at once, one is admitted, and the other opens again when the first has
+// finished.
+func TestBesideKueuePair(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "first", pair("gpu=4", "gpu=4")...)
+	b.submit("q", "second", pair("gpu=4", "gpu=4")...)
+	for _, name := range []string{"first-launcher", "second-launcher"} {
+		if gate := b.workloads[keyOf(name)].Annotations[apis.AdmissionGatedByAnnotation]; gate != "" {
+			t.Fatalf("%s keeps the gate %s", name, gate)
+		}
+		b.reserve(name, assigned("q", "launcher", "4"))
+	}
+	b.judge("first-launcher")
+	want := "stage \"launcher\" with quota of ClusterQueue q could deadlock this JobSet and ns/first on quota for later stages: 0 of 8 nvidia.com/gpu of flavor a would stay free, " +
+		"and up to 4 more may be needed at once"
+	answer, ok := b.engine.Judge(keyOf("second-launcher"), "wl-second-launcher")
+	if !ok || answer.IsSafe || answer.Message != want {
+		t.Fatalf("the second is judged %+v, %t, want %q", answer, ok, want)
+	}
+	b.judge("second-launcher")
+	b.endRetry("second-launcher")
+	if why := b.waiting["second"][0]; why != want {
+		t.Fatalf("the second waits because of %q, want %q", why, want)
+	}
+	b.writeReady("first-launcher")
+	b.reach("first", "launcher", stageplan.Ready)
+	if owners := b.engine.Woken(); len(owners) > 0 {
+		t.Fatalf("%v is woken although nothing is released", owners)
+	}
+	b.reserve("first-workers", assigned("q", "workers", "4"))
+	b.judge("first-workers")
+	b.writeReady("first-workers")
+	b.checkNothingIsDecided()
+	b.reach("first", "workers", stageplan.Succeeded)
+	b.reach("first", "launcher", stageplan.Succeeded)
+	b.wake()
+	if gate := b.workloads[keyOf("second-launcher")].Annotations[apis.AdmissionGatedByAnnotation]; gate != "" {
+		t.Fatalf("the second keeps the gate %s: %v", gate, b.waiting)
+	}
+}
+
+// TestBesideKueueRetract lets the answer for one JobSet be lost: then the other is safe.
+func TestBesideKueueRetract(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "first", pair("gpu=4", "gpu=4")...)
+	b.submit("q", "second", pair("gpu=4", "gpu=4")...)
+	b.reserve("first-launcher", assigned("q", "launcher", "4"))
+	b.reserve("second-launcher", assigned("q", "launcher", "4"))
+	isSafe := func(name string) bool {
+		answer, _ := b.engine.Judge(keyOf(name), types.UID("wl-"+name))
+		return answer.IsSafe
+	}
+	if !isSafe("first-launcher") || isSafe("second-launcher") || !isSafe("first-launcher") {
+		t.Fatal("want the first to be safe, and the second not")
+	}
+	b.engine.Retract(keyOf("first-launcher"), "another")
+	if isSafe("second-launcher") {
+		t.Fatal("the answer for the first is withdrawn for another UID")
+	}
+	b.engine.Retract(keyOf("first-launcher"), "wl-first-launcher")
+	if !isSafe("second-launcher") || isSafe("first-launcher") {
+		t.Fatal("want the second to be safe once the first is withdrawn")
+	}
+}
+
+// TestBesideKueueOthers judges what is no stage that could deadlock.
+func TestBesideKueueOthers(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "first", pair("gpu=4", "gpu=4")...)
+	b.reserve("first-launcher", assigned("q", "launcher", "4"))
+	b.judge("first-launcher")
+	b.lone("q", "kueue-job", "gpu=4")
+	b.queue("g", "a: gpu=8", judged, greedy)
+	b.submit("g", "greedy", pair("gpu=4", "gpu=5")...)
+	b.submit("q", "whole", pair("gpu=4", "gpu=4")...)
+	b.change("whole-launcher", func(wl *kueue.Workload) { delete(wl.Labels, apis.StageIndexLabel) })
+	for name, podSet := range map[string]string{"kueue-job": "main", "greedy-launcher": "launcher", "whole-launcher": "launcher"} {
+		if _, ok := b.engine.Judge(keyOf(name), types.UID("wl-"+name)); ok {
+			t.Errorf("%s is judged without a reservation", name)
+		}
+		b.reserve(name, assigned(string(b.workloads[keyOf(name)].Spec.QueueName), podSet, "4"))
+		if answer, ok := b.engine.Judge(keyOf(name), types.UID("wl-"+name)); !ok || !answer.IsSafe {
+			t.Errorf("%s is judged %+v, %t, want safe", name, answer, ok)
+		}
+		b.leave(name)
+	}
+}
+
+// TestBesideKueueNeverFits keeps a JobSet closed that could never finish.
+func TestBesideKueueNeverFits(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "large", pair("gpu=4", "gpu=5")...)
+	if why := b.waiting["large"][0]; !strings.Contains(why, "could never run to its end in ClusterQueue q") {
+		t.Errorf("the JobSet waits because of %q", why)
+	}
+	b.queue("q", "a: gpu=9", judged)
+	b.checkNothingIsDecided()
+	b.wake()
+	if gate := b.workloads[keyOf("large-launcher")].Annotations[apis.AdmissionGatedByAnnotation]; gate != "" {
+		t.Errorf("with more quota the JobSet keeps the gate %s: %v", gate, b.waiting)
+	}
+}
+
+func greedy(q *kueue.ClusterQueue) {
+	metav1.SetMetaDataAnnotation(&q.ObjectMeta, apis.StageAdmissionAnnotation, admission.Greedy)
+}
+
+func TestUnprotected(t *testing.T) {
+	for name, tt := range map[string]struct {
+		leader admission.Config
+		change func(*kueue.ClusterQueue)
+		want   string
+	}{
+		"the engine admits": {admission.Config{}, func(*kueue.ClusterQueue) {}, ""},
+		"no check":          {admission.Config{Leader: admission.LedByKueue}, func(*kueue.ClusterQueue) {}, "ClusterQueue q has no AdmissionCheck with controllerName tranche.dev/stage-safety for all of its flavors"},
+		"for one flavor": {admission.Config{Leader: admission.LedByKueue}, func(q *kueue.ClusterQueue) {
+			judged(q)
+			q.Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"a"}
+		}, "for all of its flavors: add one to spec.admissionChecksStrategy"},
+		"StrictFIFO": {admission.Config{Leader: admission.LedByKueue}, func(q *kueue.ClusterQueue) {
+			judged(q)
+			q.Spec.QueueingStrategy = kueue.StrictFIFO
+		}, "set queueingStrategy: BestEffortFIFO"},
+		"Greedy":         {admission.Config{Leader: admission.LedByKueue}, greedy, ""},
+		"with the check": {admission.Config{Leader: admission.LedByKueue}, judged, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &besideKueue{world: newWorld(t, tt.leader)}
+			b.observeCheck()
+			b.queue("q", "a: gpu=8; b: gpu=8", tt.change)
+			got := b.engine.Unprotected("", types.NamespacedName{Namespace: "ns", Name: "q"})
+			if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+				t.Errorf("unprotected because of %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// In a cohort tree that another engine leads, this one answers two questions. Whether a stage may open is asked before the other engine may reserve
+// quota for it: would the JobSets that hold quota still be able to finish? Because the other engine may admit others in between, each reservation is
+// judged as well, one after the other: until then it does not count as held.
+
+// A Judge answers them.
+type Judge struct{ *Checker }
+
+// MayOpen returns why a stage of a JobSet must not open yet in a ClusterQueue, or nil. If it must not, the JobSet is kept until it may be different.
+func (ck Judge) MayOpen(j *model.JobSet, stage int, q *model.ClusterQueue) *decision.Refusal {
+	l := &Candidate{Stage: &model.Stage{Index: stage, OwnerUID: j.UID, Demand: j.Stages[stage]}, Queue: q, JobSet: j, policy: ck.m.Policy(q, j)}
+	l.PodSets = l.Stage.Demand.PodSets
+	if !l.hasPlan() || l.policy == model.Greedy || !q.Exists || j.IsLeaving() {
+		return nil
+	}
+	refusal := ck.mayOpen(l)
+	if refusal != nil {
+		keepUnopened(l)
+	}
+	return refusal
+}
+
+func (ck Judge) mayOpen(l *Candidate) *decision.Refusal {
+	if refusal, isRejected := l.JobSet.Rejected[l.Stage.Index]; isRejected {
+		return &refusal
+	}
+	if refusal := peakFitsLimits(ck.Checker, l); refusal != nil {
+		return refusal
+	}
+	o := ck.m.Offer(l.Stage.Demand, l.Queue)
+	if o.Infeasibility != nil {
+		return nil // the other engine reports that
+	}
+	l.Items = o.Items
+	before := ck.m.Progress(l.JobSet, l.Queue)
+	assumeSucceeded(l.JobSet, before, l.Stage.Index)
+	var first *decision.Refusal
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		refusal := ck.unsafeAfter(l, before, l.Admitted(before, choice), choice.Usage(l.Items))
+		if refusal == nil {
+			return nil
+		}
+		if first == nil {
+			first = refusal
+		}
+	}
+	return first
+}
+
+// Judge returns why a reservation of another engine is not safe, or nil. Then it counts as held.
+func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
+	ck.Disapprove(s)
+	q := s.Entry.ClusterQueue
+	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
+	isInPlan := s.Index >= 0 && s.Index < len(j.Plan.Stages)
+	if l.hasPlan() && isInPlan && l.policy != model.Greedy && s.Entry.IsUnjudged {
+		before := ck.m.Progress(j, q)
+		assumeSucceeded(j, before, s.Index)
+		after := before.With(j.UsageByHold(s.Index, s.Entry.Usage, s.Reservation.Parts))
+		if refusal := ck.unsafeAfter(l, before, after, nil); refusal != nil {
+			ck.reject(l, refusal)
+			return refusal
+		}
+	}
+	ck.Approve(s)
+	return nil
+}
+
+// reject keeps the stage from being opened again before something changes: the other engine would choose the same quota.
+func (ck Judge) reject(l *Candidate, refusal *decision.Refusal) {
+	if l.JobSet.Rejected == nil {
+		l.JobSet.Rejected = map[int]decision.Refusal{}
+	}
+	l.JobSet.Rejected[l.Stage.Index] = *refusal
+	keepUnopened(l)
+}
+
+// unsafeAfter returns why the state after a stage has got quota is not safe, or nil. usage is what has to be free for the stage itself, or nothing
+// if it is charged already.
+func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage quota.Usage) *decision.Refusal {
+	if len(after.Ahead()) == 0 {
+		return nil // the JobSet releases all its quota without asking for more
+	}
+	if blocked := ck.m.Bank.Blocked(l.Claim(after), ck.Leavers(l)); len(blocked) > 0 {
+		return ck.wouldDeadlock(l, blocked, usage)
+	}
+	if l.policy != model.Reserve {
+		return nil
+	}
+	held := before.HeldNow()
+	if usage == nil {
+		held = after.HeldNow()
+	}
+	var lacks []string
+	for i, peak := range after.Peaks() {
+		short := ck.lacks(l, peak.Without(held))
+		if len(short) == 0 {
+			return nil
+		}
+		if i == 0 {
+			lacks = short
+		}
+	}
+	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time need %s (policy Reserve)%s",
+		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
+}
+
+// wouldDeadlock names the JobSets that would wait for each other.
+func (ck Judge) wouldDeadlock(l *Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
+	with := ""
+	if others := ck.others(l, blocked); len(others) > 0 {
+		with = " and " + strings.Join(others, ", ")
+	}
+	return &decision.Refusal{Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: fmt.Sprintf(
+		"stage %q with quota of ClusterQueue %s could deadlock this %s%s on quota for later stages: %s%s",
+		l.JobSet.Plan.Stages[l.Stage.Index].Name, l.Queue.Name, l.JobSet.Owner.Kind, with, ck.leftFor(l, blocked, usage), l.overruled())}
+}
+
+// Unprotected returns why stages of a JobSet in a ClusterQueue of another engine could deadlock whatever this one answers, or nothing.
+func (ck Judge) Unprotected(j *model.JobSet, q *model.ClusterQueue) string {
+	switch {
+	case ck.m.Policy(q, j) == model.Greedy:
+	case !q.IsJudged(ck.m.Checks):
+		return fmt.Sprintf("ClusterQueue %s has no AdmissionCheck with controllerName %s for all of its flavors: add one to spec.admissionChecksStrategy",
+			q.Name, apis.StageSafetyController)
+	case q.Strategy == queue.Strict:
+		return fmt.Sprintf("queueingStrategy StrictFIFO of ClusterQueue %s could keep a later stage behind a quota Workload that waits for its JobSet: "+
+			"set queueingStrategy: BestEffortFIFO", q.Name)
+	}
+	return ""
+}
+
+// Approve counts a reservation as held by its JobSet.
+func (ck Judge) Approve(s *model.Stage) {
+	s.IsApproved, s.ApprovedAt = true, s.ReservedAt
+	ck.m.Refresh(s)
+}
+
+// Disapprove undoes Approve, unless an observation has confirmed it.
+func (ck Judge) Disapprove(s *model.Stage) {
+	if s.IsApproved {
+		s.IsApproved = false
+		ck.m.Refresh(s)
+	}
+}
+
+// keepUnopened makes Woken return the JobSet of a candidate once a claim becomes smaller, or quota that the candidate waits for is released.
+func keepUnopened(l *Candidate) {
+	topics := []quota.ID{model.AnyClaim}
+	for _, wait := range l.Waits {
+		topics = append(topics, wait.Topic)
+	}
+	unopened := l.Queue.CohortTree.Unopened
+	for _, topic := range topics {
+		if unopened[topic] == nil {
+			unopened[topic] = map[*model.JobSet]struct{}{}
+		}
+		unopened[topic][l.JobSet] = struct{}{}
+	}
+	l.JobSet.IsUnopened = true
+}
+
+// Woken returns the owners of the JobSets that have been woken since the last call and still exist.
+func (ck Judge) Woken() []decision.Owner {
+	var owners []decision.Owner
+	for j := range ck.m.Schedule.Woken {
+		if j.IsKnown() && ck.m.JobSets[j.UID] == j {
+			owners = append(owners, j.Owner)
+		}
+	}
+	clear(ck.m.Schedule.Woken)
+	slices.SortFunc(owners, decision.Owner.Compare)
+	return owners
+}
+
+// assumeSucceeded marks the Holds as finished that must have succeeded for a stage to open: their quota Workloads may not say so yet.
+func assumeSucceeded(j *model.JobSet, c *safety.Progress, stage int) {
+	for _, condition := range j.Plan.Stages[stage].After {
+		if condition.Status != stageplan.Succeeded {
+			continue
+		}
+		runs := map[int]bool{}
+		for i, p := range j.Plan.Stages[condition.Stage].PodSets {
+			h := j.PlanGraph.HoldOf(condition.Stage, i)
+			runs[h] = runs[h] || !slices.Contains(condition.Targets, p.Name)
+		}
+		for h, isRunning := range runs {
+			if !isRunning {
+				c.Held[h], c.Finished[h] = nil, true
+			}
+		}
+	}
+}

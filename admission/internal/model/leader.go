@@ -1,0 +1,79 @@
+package model
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Leader is the engine that admits in a cohort tree.
+type Leader int
+
+const (
+	// Tranche is this Engine.
+	Tranche Leader = iota
+	// Kueue is the scheduler of Kueue's manager. This Engine charges what it observes there, decides nothing, and answers which stages are safe.
+	Kueue
+)
+
+// isLedBy reports whether an engine admits in a ClusterQueue. It is false before the cohort trees are known.
+func (q *ClusterQueue) isLedBy(leader Leader) bool {
+	return q.CohortTree != nil && q.CohortTree.Leader == leader
+}
+
+// Decides reports whether this Engine decides about stages that hold quota in a ClusterQueue.
+func (q *ClusterQueue) Decides() bool { return q.isLedBy(Tranche) }
+
+// awaitsVerdict reports whether another engine has reserved quota for a stage that has not been judged yet: an AdmissionCheck of this manager
+// applies to its flavors, and is not Ready.
+func (m *Model) awaitsVerdict(s *Stage) bool {
+	if s.Reservation == nil || s.IsApproved || !s.Reservation.ClusterQueue.isLedBy(Kueue) {
+		return false
+	}
+	return slices.ContainsFunc(s.Reservation.ClusterQueue.SafetyChecks(m.Checks), func(rule kueue.AdmissionCheckStrategyRule) bool {
+		applies := func(c quota.Charge) bool { return queuespec.AppliesTo(rule, m.Tree.Index.Name(c.ID).Flavor) }
+		return (len(rule.OnFlavors) == 0 || slices.ContainsFunc(s.Reservation.Usage, applies)) && !slices.Contains(s.ReadyChecks, rule.Name)
+	})
+}
+
+// refreshJudged updates the stages that await a verdict, or no longer do, because of the leader of their cohort tree or of its checks.
+func refreshJudged(m *Model) {
+	var changed []*Stage
+	for _, s := range m.Stages {
+		if now := m.EntryOf(s); s.Entry.IsUnjudged != now.IsUnjudged {
+			changed = append(changed, s)
+		}
+	}
+	slices.SortFunc(changed, CompareStages)
+	for _, s := range changed {
+		m.SetEntry(s, m.EntryOf(s))
+		if j := m.JobSets[s.OwnerUID]; j != nil {
+			m.UpdateJobSet(j)
+		}
+	}
+}
+
+func (sc *Schedule) wakeUnopened(g *CohortTree, topic quota.ID) {
+	for j := range g.Unopened[topic] {
+		sc.wakeJobSet(j)
+	}
+	delete(g.Unopened, topic)
+}
+
+func (sc *Schedule) wakeJobSet(j *JobSet) {
+	if j != nil && j.IsUnopened {
+		j.IsUnopened, j.Rejected = false, nil
+		sc.Woken[j] = struct{}{}
+	}
+}
+
+func (sc *Schedule) wakeAllUnopened() {
+	for _, g := range sc.cohortTrees {
+		for topic := range g.Unopened {
+			sc.wakeUnopened(g, topic)
+		}
+	}
+}
