@@ -88,11 +88,14 @@ type Runner struct {
 	inbox []func(*admission.Engine)
 	// changed are called for objects whose status may differ, on the engine's goroutine, which also owns the array.
 	changed [kinds]func(types.NamespacedName)
+	// woken is called for owners of stages about which the engine may be asked again, and belongs to the engine's goroutine, too.
+	woken func(admission.Owner)
 
 	wake chan struct{}
 
-	// isComplete is that of IsComplete, and belongs to the engine's goroutine.
+	// isComplete is that of IsComplete, and belongs to the engine's goroutine. complete is closed when it becomes true.
 	isComplete bool
+	complete   chan struct{}
 }
 
 // NewRunner returns a Runner that does nothing before Start.
@@ -100,7 +103,7 @@ func NewRunner(config Config) (*Runner, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Runner{config: config, wake: make(chan struct{}, 1)}
+	r := &Runner{config: config, wake: make(chan struct{}, 1), complete: make(chan struct{})}
 	r.writer = newWriter(config, r)
 	return r, nil
 }
@@ -157,6 +160,22 @@ func (r *Runner) View(ctx context.Context, f func(*admission.Engine)) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the admission engine: %w", ctx.Err())
 	}
+}
+
+// Ask runs f on the engine after all earlier observations, once the engine has observed all objects that there were when this process started, and
+// decides. f may record what the engine is asked for, and must keep no reference to what it reads.
+func (r *Runner) Ask(ctx context.Context, f func(*admission.Engine)) error {
+	select {
+	case <-r.complete:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the first observations of the admission engine: %w", ctx.Err())
+	}
+	return r.View(ctx, f)
+}
+
+// OnWoken sets the function that is called for each owner of stages about which the engine may be asked again. It must not block.
+func (r *Runner) OnWoken(f func(admission.Owner)) {
+	r.post(func(*admission.Engine) { r.woken = f })
 }
 
 // IsComplete reports, within View, whether the engine has observed all objects that there were when this process started, and decides. Before that
@@ -226,12 +245,20 @@ func (r *Runner) turn(ready <-chan struct{}) {
 		return
 	}
 	r.drain()
-	r.isComplete = true // what was posted before may be older than the last observations
+	if !r.isComplete { // what was posted before may be older than the last observations
+		r.isComplete = true
+		close(r.complete)
+	}
 	started := time.Now()
 	decisions := r.config.Engine.Decide(started)
 	r.config.Metrics.Decided(decisions, time.Since(started))
 	for _, decision := range decisions {
 		r.Write(decision)
+	}
+	for _, owner := range r.config.Engine.Woken() {
+		if r.woken != nil {
+			r.woken(owner)
+		}
 	}
 	for _, name := range r.config.Engine.ChangedCohorts() {
 		r.report(Cohorts, types.NamespacedName{Name: name})

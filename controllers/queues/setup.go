@@ -66,6 +66,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	)
 }
 
+// FeedWithManager starts to feed the engine, and writes nothing: another engine writes status, finalizers and priorities.
+func FeedWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if config.Runner == nil {
+		return errors.New("queues.Config: Runner is required")
+	}
+	return errors.Join(feed(ctx, mgr, config.Runner), feedPodRules(ctx, mgr, config.Runner, config.Devices))
+}
+
 // feed passes the objects of the queue API, and the labels of Namespaces, to the engine.
 func feed(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
 	return errors.Join(

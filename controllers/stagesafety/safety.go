@@ -1,0 +1,95 @@
+package stagesafety
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/engine"
+)
+
+// A Safety answers whether stages may open.
+type Safety struct {
+	runner  *engine.Runner
+	changes chan event.GenericEvent
+	wake    chan struct{}
+
+	mu sync.Mutex
+	// woken are the JobSets that the engine has woken, and that have no event yet.
+	woken []types.NamespacedName
+}
+
+func newSafety(runner *engine.Runner) *Safety {
+	s := &Safety{runner: runner, changes: make(chan event.GenericEvent), wake: make(chan struct{}, 1)}
+	runner.OnWoken(s.note)
+	return s
+}
+
+// Unsafe returns why a stage of a JobSet must not open yet, or "". The plan must have been observed.
+func (s *Safety) Unsafe(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan, stage string) (string, error) {
+	request := admission.OpenRequest{
+		JobSet:     js.UID,
+		Stage:      slices.IndexFunc(plan.Stages, func(st stageplan.Stage) bool { return st.Name == stage }),
+		LocalQueue: localQueueOf(js),
+	}
+	var answer admission.Answer
+	err := s.runner.Ask(ctx, func(e *admission.Engine) { answer = e.MayOpen(request) })
+	return answer.Message, err
+}
+
+// Unprotected returns why stages of a JobSet must not hold quota while they wait for more, and what to change, or "" if they may.
+func (s *Safety) Unprotected(ctx context.Context, js *jobsetapi.JobSet) (why string, err error) {
+	err = s.runner.Ask(ctx, func(e *admission.Engine) { why = e.Unprotected(js.UID, localQueueOf(js)) })
+	return why, err
+}
+
+func localQueueOf(js *jobsetapi.JobSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: js.Namespace, Name: apis.QueueNameOf(js.Labels)}
+}
+
+// Changes has an event for each JobSet with a stage that must be judged again.
+func (s *Safety) Changes() <-chan event.GenericEvent { return s.changes }
+
+// note is called on the goroutine of the engine.
+func (s *Safety) note(owner admission.Owner) {
+	if owner.Kind != admission.JobSetOwner {
+		return
+	}
+	s.mu.Lock()
+	s.woken = append(s.woken, owner.Key)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Start sends events until the context ends.
+func (s *Safety) Start(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		woken := s.woken
+		s.woken = nil
+		s.mu.Unlock()
+		for _, key := range woken {
+			select {
+			case <-ctx.Done():
+				return nil
+			case s.changes <- event.GenericEvent{Object: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
+			}
+		}
+	}
+}
