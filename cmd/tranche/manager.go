@@ -119,8 +119,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	starts, err := predictStarts(mgr, config, counts)
-	if err != nil {
+	b := &basis{config: config, runner: runner, recorder: recorder, counts: counts, namespaces: namespaces, gangs: gangs, waiting: waiting}
+	if config.Mode == configapi.ModeBeside {
+		return addBesideControllers(ctx, mgr, b)
+	}
+	jobSets := b.jobSets(mgr)
+	if jobSets.ExpectedStarts, err = predictStarts(mgr, config, counts); err != nil {
 		return err
 	}
 	workers, throttle := config.Concurrency.Workers, engine.NewThrottle(runner)
@@ -132,15 +136,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
 			PodsReady: config.WaitForPodsReady, Gates: config.FeatureGates, Workers: int(*workers.Workload),
 		}),
-		jobset.SetupWithManager(ctx, mgr, jobset.Config{
-			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
-			Devices:          admission.DevicesOf(&config.Resources),
-			Retention:        config.ObjectRetentionPolicies.Workloads,
-			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
-			Workers:          int(*workers.JobSet),
-			Releases:         int(*config.Concurrency.Releases),
-			ExpectedStarts:   starts,
-		}),
+		jobset.SetupWithManager(ctx, mgr, jobSets),
 		queuedjob.SetupWithManager(mgr, queuedjob.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces,
 			Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads, Workers: int(*workers.JobSet),
@@ -150,9 +146,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Requeuing: config.WaitForPodsReady.RequeuingStrategy, Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
-		groupstart.SetupWithManager(ctx, mgr, groupstart.Config{
-			Metrics: counts, Namespaces: namespaces, WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil, Server: config.GroupStart,
-		}),
+		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
 		visibility.SetupWithManager(mgr, throttle, config.Visibility),
 		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{Settings: config.Dashboard, Engine: throttle, Version: versionText()}),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
