@@ -69,6 +69,9 @@ func (b *besideKueue) ask(js *fakeJobSet, stage int) bool {
 		return false
 	}
 	answer := b.engine.MayOpen(admission.OpenRequest{JobSet: js.uid, Stage: stage, LocalQueue: b.localQueueOf(js.workload(stage))})
+	if strings.Contains(answer.Message, "has no AdmissionCheck") {
+		return true // a test that shows what the AdmissionCheck is for
+	}
 	if !answer.IsSafe {
 		b.keep(js, stage, answer.Message)
 	}

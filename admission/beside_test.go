@@ -136,6 +136,31 @@ func greedy(q *kueue.ClusterQueue) {
 	metav1.SetMetaDataAnnotation(&q.ObjectMeta, apis.StageAdmissionAnnotation, admission.Greedy)
 }
 
+// TestBesideKueueUnprotected keeps a JobSet that could deadlock closed in a ClusterQueue without the check, until it has one.
+func TestBesideKueueUnprotected(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8")
+	b.mayOpen = func(js *fakeJobSet, stage int) bool {
+		answer := b.engine.MayOpen(admission.OpenRequest{JobSet: js.uid, Stage: stage, LocalQueue: b.localQueueOf(js.workload(stage))})
+		b.keep(js, stage, answer.Message)
+		return answer.IsSafe
+	}
+	b.submit("q", "held", pair("gpu=4", "gpu=4")...)
+	b.submit("q", "sequence", job{name: "first", requests: "gpu=4"}, job{name: "second", requests: "gpu=4", after: []string{"first Complete"}})
+	if why := b.waiting["held"][0]; !strings.Contains(why, "could deadlock: ClusterQueue q has no AdmissionCheck with controllerName tranche.dev/stage-safety") {
+		t.Errorf("the JobSet waits because of %q", why)
+	}
+	if why := b.waiting["sequence"][0]; why != "" {
+		t.Errorf("a JobSet that never holds and waits is kept closed: %s", why)
+	}
+	b.queue("q", "a: gpu=8", judged)
+	b.checkNothingIsDecided()
+	b.wake()
+	if gate := b.workloads[keyOf("held-launcher")].Annotations[apis.AdmissionGatedByAnnotation]; gate != "" {
+		t.Errorf("with the check the JobSet keeps the gate %s: %v", gate, b.waiting)
+	}
+}
+
 func TestUnprotected(t *testing.T) {
 	for name, tt := range map[string]struct {
 		leader admission.Config

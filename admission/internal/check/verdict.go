@@ -31,11 +31,25 @@ func (ck Judge) MayOpen(j *model.JobSet, stage int, q *model.ClusterQueue) *deci
 	if !l.hasPlan() || l.policy == model.Greedy || !q.Exists || j.IsLeaving() {
 		return nil
 	}
-	refusal := ck.mayOpen(l)
+	refusal := ck.protect(l)
+	if refusal == nil {
+		refusal = ck.mayOpen(l)
+	}
 	if refusal != nil {
 		keepUnopened(l)
 	}
 	return refusal
+}
+
+// protect refuses the first stage of a JobSet that could deadlock whatever is answered later.
+func (ck Judge) protect(l *Candidate) *decision.Refusal {
+	if l.JobSet.ClaimQueue != nil || !l.JobSet.Plan.HoldsAndWaits() {
+		return nil
+	}
+	if why := ck.Unprotected(l.JobSet, l.Queue); why != "" {
+		return misconfigured(StageUnsafe, "the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
+	}
+	return nil
 }
 
 func (ck Judge) mayOpen(l *Candidate) *decision.Refusal {
