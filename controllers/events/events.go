@@ -62,6 +62,11 @@ func warning(reason, action, format string, args ...any) Event {
 	return Event{corev1.EventTypeWarning, reason, action, fmt.Sprintf(format, args...)}
 }
 
+// AdmittedWhole reports that all stages of a JobSet are admitted together, because nothing protects it from a deadlock.
+func AdmittedWhole(why string) Event {
+	return warning("StagesNotProtected", "Plan", "All stages are admitted together, because the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
+}
+
 // QuotaReserved reports that a quota Workload holds quota now, and for how long it has been queued.
 func QuotaReserved(queue string, waited time.Duration) Event {
 	return normal("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds())

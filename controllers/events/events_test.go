@@ -36,6 +36,7 @@ func all() []struct {
 		{"JobSet", events.StageWaiting("WaitingForQuota", `Waiting to admit stage 2/3 "trainer": waiting for 8 nvidia.com/gpu of flavor a100: 5 of 16 free`)},
 		{"JobSet", events.StageTooLarge("ExceedsMaxQuota", `Waiting to admit stage 2/3 "trainer": can never fit (would fit with at most 12 of 16 pods of trainer): `+
 			`pod set trainer in ClusterQueue research: needs 16 nvidia.com/gpu of flavor a100, but the quota is 12`)},
+		{"JobSet", events.AdmittedWhole("ClusterQueue research has no AdmissionCheck with controllerName tranche.dev/stage-safety for all of its flavors: add one to spec.admissionChecksStrategy")},
 		{"JobSet", events.StageOpened("trainer")},
 		{"JobSet", events.StageAdmitted("trainer", "research", "15 nvidia.com/gpu of flavor a100")},
 		{"JobSet", events.StageReleased("trainer", "research", 3)},

@@ -148,6 +148,9 @@ func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, back
 		s.Refusal = err.Error()
 		return nil //nolint:nilerr // the user must fix the spec; a retry would not help
 	}
+	if plan, err = r.choosePlan(ctx, s, plan); err != nil {
+		return err
+	}
 	if !s.IsUnqueued {
 		r.config.Runner.Observe(observation(s.JobSet, plan))
 		if s.Refusal = jobsetstate.Misuse(s.JobSet); s.Refusal == "" && !jobsetstate.IsStarted(s.JobSet) {

@@ -100,6 +100,8 @@ type ExpectedStarts interface {
 type Safety interface {
 	// Unsafe returns why a stage of a JobSet must not open yet, or "".
 	Unsafe(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan, stage string) (string, error)
+	// Unprotected returns why stages of a JobSet must not hold quota while they wait for more, or "".
+	Unprotected(ctx context.Context, js *jobsetapi.JobSet) (string, error)
 	// Changes has an event for each JobSet with a stage that must be judged again.
 	Changes() <-chan event.GenericEvent
 }

@@ -58,6 +58,8 @@ type Snapshot struct {
 	// start conditions are met must not open yet.
 	OtherEngine bool
 	Unsafe      map[string]string
+	// Whole is why all stages are admitted together, or empty, when the quota Workloads are to be created.
+	Whole string
 }
 
 // Objects has the objects of one JobSet.
