@@ -1,0 +1,82 @@
+package kueue_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
+)
+
+var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx SpecContext) {
+		startBeside(ctx)
+		DeferCleanup(stopBeside)
+		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "stage-safety"}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
+		Expect(env.Admin.Create(ctx, check)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
+			g.Expect(check.Status.Conditions).To(ContainElement(And(HaveField("Type", kueue.AdmissionCheckActive), HaveField("Status", metav1.ConditionTrue))))
+		}).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(patience))
+
+	It("do not deadlock with the AdmissionCheck", func(ctx SpecContext) {
+		tenant(ctx, "judged-pair", 2, judgedStages)
+		first, second := launcherAndWorkers("judged-pair", "first"), launcherAndWorkers("judged-pair", "second")
+		Expect(env.Admin.Create(ctx, first)).To(Succeed())
+		Expect(env.Admin.Create(ctx, second)).To(Succeed())
+		awaitCompletion(ctx, first)
+		awaitCompletion(ctx, second)
+	}, NodeTimeout(patience))
+
+	It("share the AdmissionCheck with Jobs of Kueue, which are Ready at once", func(ctx SpecContext) {
+		tenant(ctx, "judged-job", 2, judgedStages)
+		job := newJob("judged-job", 2)
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		w := workloadOf(ctx, job)
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+	}, NodeTimeout(patience))
+
+	It("are admitted together without the AdmissionCheck", func(ctx SpecContext) {
+		tenant(ctx, "unjudged-pair", 2)
+		first, second := launcherAndWorkers("unjudged-pair", "first"), launcherAndWorkers("unjudged-pair", "second")
+		Expect(env.Admin.Create(ctx, first)).To(Succeed())
+		Expect(env.Admin.Create(ctx, second)).To(Succeed())
+		awaitCompletion(ctx, first)
+		awaitCompletion(ctx, second)
+		expectWhole(ctx, first)
+		expectWhole(ctx, second)
+	}, NodeTimeout(patience))
+})
+
+func judgedStages(cq *kueue.ClusterQueue) {
+	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "stage-safety"}}}
+}
+
+// launcherAndWorkers returns a JobSet whose launcher keeps its GPU until its worker, which needs another one, has run.
+func launcherAndWorkers(namespace, name string) *jobsetapi.JobSet {
+	one := sample.Amounts(string(gpu), "1")
+	launcher := sample.ReplicatedJob("launcher", 1, one, map[string]string{controlplane.FakeRunTime: "5"})
+	workers := sample.ReplicatedJob("workers", 1, one, map[string]string{controlplane.FakeRunTime: "1"})
+	workers.DependsOn = []jobset.DependsOn{{Name: "launcher", Status: jobset.DependencyReady}}
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "queue"}}}
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{launcher, workers}
+	return js
+}
+
+// expectWhole expects one quota Workload for all ReplicatedJobs of a JobSet.
+func expectWhole(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	var list kueue.WorkloadList
+	Expect(env.Admin.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name})).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	Expect(list.Items[0].Spec.PodSets).To(HaveLen(2))
+}
