@@ -91,12 +91,14 @@ func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) 
 		change = patch.Locked(before, before.ResourceVersion)
 	}
 	written := after.DeepCopy()
-	if err := w.Client.Patch(ctx, written, change); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
-	} else if err != nil {
-		return nil, nil //nolint:nilnil // it has disappeared
+	err := w.Client.Patch(ctx, written, change)
+	switch {
+	case err == nil:
+		return written, nil
+	case client.IgnoreNotFound(err) == nil:
+		return nil, nil //nolint:nilnil,nilerr // it has disappeared
 	}
-	return written, nil
+	return nil, fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
 }
 
 // Evict marks a quota Workload as evicted. It increments the counters of the quota Workload and repeats what else the admission has
