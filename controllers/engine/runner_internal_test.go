@@ -12,7 +12,7 @@ func TestIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Runner{config: Config{Engine: e}, wake: make(chan struct{}, 1)}
+	r := &Runner{config: Config{Engine: e}, wake: make(chan struct{}, 1), complete: make(chan struct{})}
 	ready := make(chan struct{})
 	wants := func(want bool) {
 		t.Helper()
