@@ -119,9 +119,9 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 				problems = append(problems, fmt.Sprintf("%s is %s, and the plan has %v", key, what, kinds))
 			}
 		}
-		check(len(now.Evictions) > len(was.Evictions), "evicted", plan.Evicted)
+		check(len(now.Evictions) > len(was.Evictions), "evicted", plan.Evicted, plan.Restarted)
 		check(len(now.Evictions) < len(was.Evictions), "not evicted", plan.NotEvicted, plan.Delayed, plan.NeverFits, plan.Unsafe)
-		check(len(now.Starts) > len(was.Starts), "newly admitted", plan.NewlyAdmitted, plan.Evicted)
+		check(len(now.Starts) > len(was.Starts), "newly admitted", plan.NewlyAdmitted, plan.Evicted, plan.Restarted)
 		check(now.End == simulator.Waits && was.End != simulator.Waits, "left waiting", plan.Delayed, plan.NeverFits, plan.Unsafe, plan.Evicted, plan.Waiting)
 		check(!gocmp.Equal(was.Starts, now.Starts, cmpopts.EquateEmpty()), "admitted at another time", plan.Delayed, plan.Earlier, plan.NewlyAdmitted, plan.NeverFits,
 			plan.Unsafe, plan.Evicted, plan.NotEvicted)
@@ -129,7 +129,7 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 		if isSame && len(kinds) > 0 {
 			problems = append(problems, fmt.Sprintf("the plan has %v for %s, and nothing changes for it", kinds, key))
 		}
-		if kinds[plan.Evicted] > 0 && len(now.Evictions) <= len(was.Evictions) || kinds[plan.NewlyAdmitted] > 0 && len(now.Starts) <= len(was.Starts) {
+		if kinds[plan.Evicted]+kinds[plan.Restarted] > 0 && len(now.Evictions) <= len(was.Evictions) || kinds[plan.NewlyAdmitted] > 0 && len(now.Starts) <= len(was.Starts) {
 			problems = append(problems, fmt.Sprintf("the plan has %v for %s, which does not happen", kinds, key))
 		}
 	}
