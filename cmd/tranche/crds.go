@@ -10,10 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
 // A crdCheck asks the API server whether it serves the kinds that the manager requires.
-type crdCheck struct{ client *discovery.DiscoveryClient }
+type crdCheck struct {
+	client *discovery.DiscoveryClient
+	// cure says how to install them.
+	cure string
+}
 
 // neededResources has, by group and version, the kinds of config/crd that the manager watches or writes.
 func neededResources() map[string][]string {
@@ -25,12 +31,16 @@ func neededResources() map[string][]string {
 	}
 }
 
-func newCRDCheck(restConfig *rest.Config) (*crdCheck, error) {
+func newCRDCheck(restConfig *rest.Config, mode configapi.Mode) (*crdCheck, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	return &crdCheck{client}, nil
+	cure := "apply config/crd"
+	if mode == configapi.ModeBeside {
+		cure = "install Kueue 0.19 or later for those of kueue.x-k8s.io, and apply config/beside/crd for those of jobset.x-k8s.io"
+	}
+	return &crdCheck{client, cure}, nil
 }
 
 // missing returns an error that names the kinds that the API server does not serve, or nil if the API server does not answer.
@@ -53,7 +63,7 @@ func (c *crdCheck) missing() error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("the cluster has no CRD for %s: apply config/crd", strings.Join(names, ", "))
+	return fmt.Errorf("the cluster has no CRD for %s: %s", strings.Join(names, ", "), c.cure)
 }
 
 // ready is the readiness check.

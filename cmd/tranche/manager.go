@@ -73,7 +73,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 		return err
 	}
 	restConfig.QPS, restConfig.Burst = *config.ClientConnection.QPS, int(*config.ClientConnection.Burst)
-	crds, err := newCRDCheck(restConfig)
+	crds, err := newCRDCheck(restConfig, config.Mode)
 	if err != nil {
 		return err
 	}

@@ -249,7 +249,7 @@ func stateOfJobSet(from source, s *subject) (reason, message string) {
 	if why != "" {
 		return "", "has no quota Workload: " + why
 	}
-	return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel)
+	return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s or %s in a managed namespace is queued", apis.QueueLabel, apis.OwnQueueLabel)
 }
 
 // stateOfJob returns why a Job is not queued, or "".
