@@ -57,9 +57,7 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 	}, NodeTimeout(patience))
 })
 
-func judgedStages(cq *kueue.ClusterQueue) {
-	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "stage-safety"}}}
-}
+func judgedStages(cq *kueue.ClusterQueue) { checked("stage-safety")(cq) }
 
 // launcherAndWorkers returns a JobSet whose launcher keeps its GPU until its worker, which needs another one, has run.
 func launcherAndWorkers(namespace, name string) *jobsetapi.JobSet {

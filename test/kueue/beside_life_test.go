@@ -142,10 +142,11 @@ var _ = Describe("Stages that Kueue admits", Ordered, ContinueOnFailure, func() 
 		before := check.DeepCopy()
 		meta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Test"})
 		Expect(env.Admin.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
-		tenant(ctx, "checked", 4, func(cq *kueue.ClusterQueue) {
-			cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "booking"}}}
-		})
-		js := stagedJobSet("checked", map[string]string{apis.QueueLabel: "queue"}, "600")
+		Expect(env.Admin.Create(ctx, &kueue.AdmissionCheck{
+			ObjectMeta: metav1.ObjectMeta{Name: "booked-stages"}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController},
+		})).To(Succeed())
+		tenant(ctx, "booked", 4, checked("booking", "booked-stages"))
+		js := stagedJobSet("booked", map[string]string{apis.QueueLabel: "queue"}, "600")
 		js.Spec.ReplicatedJobs[1].DependsOn[0].Status = jobset.DependencyReady
 		Expect(env.Admin.Create(ctx, js)).To(Succeed())
 		answerBooking(ctx, js, "first", kueue.CheckStateReady)
@@ -259,8 +260,9 @@ func answerBooking(ctx context.Context, js *jobsetapi.JobSet, stage string, stat
 		w := stageOf(ctx, js, stage)
 		g.Expect(w).To(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, ""))
 		g.Expect(w).NotTo(haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""))
-		g.Expect(w.Status.AdmissionChecks).To(HaveLen(1))
-		check := &w.Status.AdmissionChecks[0]
+		i := slices.IndexFunc(w.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.Name == "booking" })
+		g.Expect(i).To(BeNumerically(">=", 0))
+		check := &w.Status.AdmissionChecks[i]
 		check.State, check.Message, check.LastTransitionTime = state, "by the test", metav1.Now()
 		if state == kueue.CheckStateReady {
 			check.PodSetUpdates = []kueue.PodSetUpdate{{Name: kueue.NewPodSetReference(stage), Labels: map[string]string{"example.com/booking": "7"}}}

@@ -167,9 +167,13 @@ var _ = Describe("Facts about Kueue", func() {
 // held stops a ClusterQueue for Kueue's scheduler.
 func held(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = new(kueue.Hold) }
 
-// checked asks an AdmissionCheck before a ClusterQueue admits.
-func checked(name kueue.AdmissionCheckReference) func(*kueue.ClusterQueue) {
+// checked asks AdmissionChecks before a ClusterQueue admits.
+func checked(names ...kueue.AdmissionCheckReference) func(*kueue.ClusterQueue) {
 	return func(cq *kueue.ClusterQueue) {
-		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: name}}}
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
+		for _, name := range names {
+			checks := &cq.Spec.AdmissionChecksStrategy.AdmissionChecks
+			*checks = append(*checks, kueue.AdmissionCheckStrategyRule{Name: name})
+		}
 	}
 }
