@@ -17,6 +17,8 @@ const (
 	earlierPreemptors = "; earlier preemptors: "
 	// maxPreemptors is how many of them are listed.
 	maxPreemptors = 50
+	// maxTimes is how many preemptions by one of them count. Far fewer end a circle.
+	maxTimes = 1000
 )
 
 // A Preemptor is a quota Workload for which another one was preempted, and how often.
@@ -25,7 +27,7 @@ type Preemptor struct {
 	Times int
 }
 
-// Preemptors returns for which quota Workloads this one was preempted, the last one first.
+// Preemptors returns for which quota Workloads this one was preempted, the last one first. Entries that no preemption could have written are left out.
 func Preemptors(workload *kueue.Workload) []Preemptor {
 	c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPreempted)
 	if c == nil {
@@ -42,7 +44,7 @@ func Preemptors(workload *kueue.Workload) []Preemptor {
 		uid, count, _ := strings.Cut(text, "=")
 		times, err := strconv.Atoi(count)
 		switch {
-		case err != nil:
+		case err != nil || times < 1 || times > maxTimes || uid == "":
 		case types.UID(uid) == all[0].UID:
 			all[0].Times += times
 		default:

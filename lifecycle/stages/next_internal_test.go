@@ -115,6 +115,9 @@ func TestDesired(t *testing.T) {
 			world: world{workloads: map[string]string{"init": "admitted moved", "train": "closed"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"remove init"},
 		},
+		"a stage that runs on quota of another queue stays there": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted moved pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+		},
 		"a deleted Workload holds its Jobs before it goes": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"hold init-0"},

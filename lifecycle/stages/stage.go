@@ -273,10 +273,12 @@ func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resiz
 	return after
 }
 
-// hasMoved reports whether the stage holds quota of another queue than that of the JobSet: its user has changed the queue between the reservation
-// and the start, and that of a quota Workload cannot change while it holds quota.
+// hasMoved reports whether the stage holds quota of another queue than that of the JobSet and nothing of it has started: its user has changed the
+// queue between the reservation and the start, and that of a quota Workload cannot change while it holds quota. What runs stays where it is:
+// earlier versions accepted such a change and started it.
 func (st *stage) hasMoved(s *jobsetstate.Snapshot) bool {
-	return st.holdsQuota() && st.workload.Spec.QueueName != jobsetstate.QueueOf(s.JobSet)
+	hasStarted := func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || childjob.HasPods(job) }
+	return st.holdsQuota() && st.workload.Spec.QueueName != jobsetstate.QueueOf(s.JobSet) && !st.hasPods && !slices.ContainsFunc(st.jobs, hasStarted)
 }
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
