@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,6 +96,9 @@ func createAsWritten(ctx SpecContext, o *manifest.Object) error {
 		options = append(options, client.DryRunAll)
 	}
 	err = env.adminClient.Create(ctx, object, options...)
+	if err == nil && o.GVK.Kind == "CronJob" {
+		err = env.adminClient.Create(ctx, jobOf(object), options...)
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil // from another file, or another spec: only an object that would be accepted gets so far
 	}
@@ -102,6 +106,18 @@ func createAsWritten(ctx SpecContext, o *manifest.Object) error {
 		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, object)).To(Succeed()) }, NodeTimeout(patience))
 	}
 	return err
+}
+
+// jobOf returns the Job that a CronJob creates: the admission policies judge that one.
+func jobOf(cronJob *unstructured.Unstructured) *unstructured.Unstructured {
+	GinkgoHelper()
+	template, _, err := unstructured.NestedMap(cronJob.Object, "spec", "jobTemplate")
+	Expect(err).NotTo(HaveOccurred())
+	job := &unstructured.Unstructured{Object: template}
+	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
+	job.SetNamespace(cronJob.GetNamespace())
+	job.SetName(cronJob.GetName() + "-1")
+	return job
 }
 
 // createNamespacesOf creates the namespaces of objects with the labels that the manifests give them.

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	backlog = 10_000
+	backlog        = 10_000
+	cleanupTimeout = 5 * time.Minute
 	// creators is how many quota Workloads are created at the same time.
 	creators = 16
 	// pageRows is the number of rows of a page, and pageBytes an upper bound of its answer: 450 bytes for each row, and the columns of long messages.
@@ -93,12 +94,14 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		createBacklog(ctx, backlog)
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(window.Open(ctx, "about:blank")).To(Succeed())
-			Expect(env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace("team"))).To(Succeed())
+			// The API server deletes for at most a minute at a time.
+			Eventually(func() error { return env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace("team")) }).
+				WithContext(ctx).WithTimeout(cleanupTimeout).Should(Succeed())
 			Expect(env.Admin.DeleteAllOf(ctx, &kueue.LocalQueue{}, client.InNamespace("team"))).To(Succeed())
 			q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "backlog"}}
 			Expect(env.Admin.Delete(ctx, q)).To(Succeed())
 			Eventually(func() bool { return apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(q), q)) }).WithContext(ctx).Should(BeTrue())
-		}, NodeTimeout(specTimeout))
+		}, NodeTimeout(cleanupTimeout))
 	}, NodeTimeout(5*time.Minute))
 
 	It("is read in pages, in its order", func(ctx SpecContext) {
