@@ -91,20 +91,20 @@ func fill(s *snapshot.Snapshot) {
 func explain(b *testing.B, s *snapshot.Snapshot, w *kueue.Workload) {
 	b.Helper()
 	key := admission.StageKey{Namespace: w.Namespace, Name: w.Name}
-	inspection, err := simulator.Inspect(s, key)
-	if err != nil {
-		b.Fatal(err)
-	}
 	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
-	forecast, err := simulator.ForecastOf(s, durations, s.TakenAt.Add(7*24*time.Hour), key)
+	study, err := simulator.NewStudy(s, durations, key)
 	if err != nil {
 		b.Fatal(err)
 	}
-	found, err := unblock.Find(simulator.NewLaboratory(s, durations, key))
+	forecast, err := study.Forecast(s.TakenAt.Add(7 * 24 * time.Hour))
 	if err != nil {
 		b.Fatal(err)
 	}
-	why, isQueued := inspection.Why(key)
+	found, err := unblock.Find(study.Laboratory(key))
+	if err != nil {
+		b.Fatal(err)
+	}
+	why, isQueued := study.Why(key)
 	isPredicted := len(forecast.Starts) == 1 && (forecast.Starts[0].Certainty() != simulator.Unknown || forecast.Interrupted != nil)
 	if !isQueued || why.Check != "QuotaFits" || !isPredicted || len(found.Sets) == 0 && found.Why == "" {
 		b.Fatalf("%v, %v, %v", why, forecast.Starts, found)
