@@ -75,7 +75,8 @@ var layers = map[string][]string{
 	"simulator/internal/scope":          {"apis", "admission", "snapshot", "simulator/internal/cluster"},
 	"simulator/internal/pastruns":       {"apis", "lifecycle/*", "snapshot"},
 	"simulator/internal/repeats":        {"apis", "admission", "snapshot", "simulator/internal/cluster", "simulator/internal/manager"},
-	"simulator/internal/durations":      {"apis", "admission/quotaworkload", "lifecycle/*", "snapshot", "simulator/internal/cluster", "simulator/internal/pastruns"},
+	"simulator/internal/durations":      {"apis", "admission/quotaworkload", "lifecycle/*", "simulator/internal/cluster", "simulator/internal/pastruns"},
+	"simulator/internal/rest":           {"apis", "admission", "admission/quotaworkload", "simulator/internal/cluster"},
 	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
 	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
+	"github.com/tranche-dev/tranche/simulator/internal/rest"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // A Study answers all questions about some quota Workloads of a snapshot: it has the answers of Inspect and of ForecastOf, and a Laboratory of each.
-// Where nothing but time changes the snapshot, one simulation answers them, which reads the snapshot once.
+// Where nothing is due at the time of the snapshot, one simulation answers them, which reads the snapshot once.
 type Study struct {
 	part      *snapshot.Snapshot
 	durations *Durations
@@ -58,13 +58,10 @@ func (st *Study) LeftOut() []LeftOut {
 // Forecast returns the answer of ForecastOf.
 func (st *Study) Forecast(until time.Time) (*Prediction, error) {
 	f := st.begun
-	if f == nil {
+	if f == nil || st.durations.Validate() != nil {
 		return ForecastOf(st.part, st.durations, until, st.workloads...)
 	}
 	st.begun = nil
-	f.watch()
-	jobcontrollers.AnswerChecks(f.Cluster, st.durations.Checks)
-	f.continuePods()
 	q := st.question()
 	q.until = until
 	return q.complete(st.part, f, f.advance(until.Sub(st.part.TakenAt)))
@@ -82,28 +79,30 @@ func (st *Study) question() *question {
 	return &question{durations: st.durations, isAsked: among(st.workloads), maxDecisions: maxDecisions}
 }
 
-// share begins the simulation of a Forecast, and takes the other answers from it before time passes. It reports whether it could: it cannot if the
-// controllers or the engine change anything at once, which these answers have to be about.
+// share begins the simulation of a Forecast, and takes the other answers from it before time passes. It reports whether it could. An Inspection lets no
+// controller do anything, and in a trial nothing happens but what it ends at once: pods that terminate, and AdmissionChecks. So it cannot if anything
+// happens at the time of the snapshot on which the engine or the pods depend, or if there is something to end.
 func (st *Study) share() (isShared bool, err error) {
-	if !st.durations.IsQuiet(st.part) {
-		return false, nil
-	}
 	q := st.question()
 	f := &forecast{durations: st.durations, isAsked: q.isAsked, onlyLimits: true}
 	if err := f.load(st.part); err != nil {
 		return false, err
 	}
-	if f.await(q); f.hasUnreadyPods() {
+	f.await(q)
+	if rest.IsEnding(f.Cluster) {
 		return false, nil
 	}
-	if err := f.Start(); err != nil {
+	f.watch()
+	jobcontrollers.AnswerChecks(f.Cluster, st.durations.Checks)
+	if err := f.resume(); err != nil {
 		return false, err
 	}
-	if !f.controllersChangeNothing() {
+	watched := rest.Begin(f.Cluster, &f.Config.WaitForPodsReady)
+	if f.runControllers(); watched.End() || f.Problem != nil {
 		return false, nil
 	}
 	decisions := f.Decide()
-	if slices.ContainsFunc(decisions, func(d admission.Decision) bool { _, isRefusal := d.(admission.Refuse); return !isRefusal }) {
+	if slices.ContainsFunc(decisions, func(d admission.Decision) bool { _, isRefusal := d.(admission.Refuse); return !isRefusal }) || f.RemoveUnused() {
 		return false, nil
 	}
 	f.decisions += len(decisions)
@@ -123,32 +122,11 @@ func (st *Study) answer(f *forecast) {
 		}
 		x, _ := f.Engine.Explanation(key)
 		st.reasons[key] = Reason{pending, x}
+		if len(st.workloads) > 1 && len(influencing(st.part, []admission.StageKey{key}).Workloads) < len(st.part.Workloads) {
+			continue // its Laboratory has only the trees around it
+		}
 		l := &Laboratory{part: st.part, durations: st.durations, target: key, keeps: keeps(), settled: settled, unchanged: TrialResult{Explanation: x}}
 		l.adopt(settled, f)
 		st.laboratories[key] = l
 	}
-}
-
-// hasUnreadyPods reports whether pods of JobSets are about to become ready or to terminate.
-func (f *forecast) hasUnreadyPods() bool {
-	for _, p := range f.Pods {
-		if p.Terminating > 0 || slices.ContainsFunc(p.Batches, func(b *cluster.Batch) bool { return !b.IsReady }) {
-			return true
-		}
-	}
-	return false
-}
-
-// controllersChangeNothing lets the controllers do what is due, and reports whether they wrote and planned nothing.
-func (f *forecast) controllersChangeNothing() bool {
-	version, jobs, jobSets, hasObserved := f.Sequence, len(f.Jobs), len(f.JobSets), false
-	observe := f.Observe
-	f.Observe = func(event admission.Event) {
-		hasObserved = true
-		observe(event)
-	}
-	f.runControllers()
-	f.Observe = observe
-	_, isPlanned := f.Events.Next()
-	return f.Problem == nil && !hasObserved && !isPlanned && f.Sequence == version && len(f.Jobs) == jobs && len(f.JobSets) == jobSets
 }
