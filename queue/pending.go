@@ -37,6 +37,8 @@ type Pending[M any, S, T comparable] struct {
 	awake    ranking.Ranking[*equivClass[M, S, T]]
 	asleep   map[T]*ranking.Ranking[*sleeper[M, S, T]]
 	behind   map[S]*equivClass[M, S, T]
+	// seconds are those in behind that were checked and did not fit.
+	seconds map[S]*equivClass[M, S, T]
 	// blocker is the first stage that does not fit, under Strict. Of the stages behind it only those with Passes are offered.
 	blocker *Element[M, S, T]
 	// lead orders shapes before positions are compared, or is nil.
@@ -113,6 +115,7 @@ func NewPending[M any, S, T comparable]() *Pending[M, S, T] {
 		classes: map[S]*equivClass[M, S, T]{},
 		asleep:  map[T]*ranking.Ranking[*sleeper[M, S, T]]{},
 		behind:  map[S]*equivClass[M, S, T]{},
+		seconds: map[S]*equivClass[M, S, T]{},
 	}
 }
 
@@ -261,18 +264,32 @@ func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 // Block does the same as Park for a stage that blocks the stages behind it, if the strategy is Strict.
 func (p *Pending[M, S, T]) Block(t *Element[M, S, T], waits []Wait[T]) []M {
 	told := p.park(t.equivClass, waits)
-	second := t
-	if p.strategy != Strict || p.blocker == t {
-		return told
-	}
-	if p.blocker == nil || t.Precedes(p.blocker) {
-		p.blocker, second = t, p.blocker
-	}
-	if second != nil && !second.equivClass.isAwake && second.equivClass != p.blocker.equivClass {
+	switch {
+	case p.strategy != Strict || p.blocker == t:
+	case p.blocker == nil || t.Precedes(p.blocker):
+		p.replaceBlocker(t)
+	case t.equivClass != p.blocker.equivClass:
 		// When the blocker is removed, this stage blocks in its place, and must be offered before the stages behind it.
-		p.behind[second.equivClass.shape] = second.equivClass
+		p.behind[t.equivClass.shape] = t.equivClass
+		p.seconds[t.equivClass.shape] = t.equivClass
 	}
 	return told
+}
+
+// replaceBlocker makes a stage the blocker. It wakes the last blocker, and the stages that would have blocked in its place: they were refused for a
+// reason of their own, but now wait behind the new blocker.
+func (p *Pending[M, S, T]) replaceBlocker(t *Element[M, S, T]) {
+	displaced := p.seconds
+	p.seconds = map[S]*equivClass[M, S, T]{}
+	if p.blocker != nil {
+		displaced[p.blocker.equivClass.shape] = p.blocker.equivClass
+	}
+	p.blocker = t
+	for _, c := range displaced {
+		if !c.isAwake && c != t.equivClass {
+			p.wake(c)
+		}
+	}
 }
 
 // ParkBehind parks a stage and all others of its shape until the blocker is removed or overtaken.
@@ -343,4 +360,5 @@ func (p *Pending[M, S, T]) forget(c *equivClass[M, S, T]) {
 	}
 	c.sleepers = nil
 	delete(p.behind, c.shape)
+	delete(p.seconds, c.shape)
 }
