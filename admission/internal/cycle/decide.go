@@ -26,6 +26,7 @@ func (cy *Cycle) admit(l *check.Candidate) {
 	cy.m.Refresh(s)
 	cy.dropPreemptReservations(behind)
 	cy.dropPeaks(l)
+	cy.reservePromisedPeak(l)
 	cy.decisions = append(cy.decisions, admit)
 }
 

@@ -27,6 +27,14 @@ func (cy *Cycle) dropPeaks(l *check.Candidate) {
 	l.Reservers = slices.DeleteFunc(l.Reservers, func(j *model.JobSet) bool { return len(j.PeakReserved) == 0 })
 }
 
+// reservePromisedPeak makes the peak reservation for an admitted stage if reservations that do not count for the stage were in its way. Otherwise
+// the next stage of the cycle could take that quota.
+func (cy *Cycle) reservePromisedPeak(l *check.Candidate) {
+	if _, isUnreserved := cy.m.UnreservedPeaks[l.JobSet]; isUnreserved {
+		cy.choosePeaks(l.Queue.CohortTree)
+	}
+}
+
 // retryPeaks chooses the peak reservations of a cohort tree again if one of its JobSets does not have its first option. If all have, this is the
 // choice that any order makes.
 func (cy *Cycle) retryPeaks() {
