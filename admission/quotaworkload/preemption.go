@@ -15,7 +15,7 @@ const (
 	PreemptedFor = "Preempted to accommodate a workload (UID: "
 	// earlierPreemptors comes before the UIDs of earlier preemptors in that message, each with the number of its preemptions.
 	earlierPreemptors = "; earlier preemptors: "
-	// maxPreemptors is how many of them are listed.
+	// maxPreemptors is how many preemptors are listed, and how many are read.
 	maxPreemptors = 50
 	// maxTimes is how many preemptions by one of them count. Far fewer end a circle.
 	maxTimes = 1000
@@ -27,7 +27,8 @@ type Preemptor struct {
 	Times int
 }
 
-// Preemptors returns for which quota Workloads this one was preempted, the last one first. Entries that no preemption could have written are left out.
+// Preemptors returns for which quota Workloads this one was preempted, the last one first. Only the manager and administrators may write the
+// condition. Parts that the manager does not write are ignored.
 func Preemptors(workload *kueue.Workload) []Preemptor {
 	c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPreempted)
 	if c == nil {
@@ -44,7 +45,7 @@ func Preemptors(workload *kueue.Workload) []Preemptor {
 		uid, count, _ := strings.Cut(text, "=")
 		times, err := strconv.Atoi(count)
 		switch {
-		case err != nil || times < 1 || times > maxTimes || uid == "":
+		case err != nil || times < 1 || times > maxTimes || uid == "" || len(all) > maxPreemptors:
 		case types.UID(uid) == all[0].UID:
 			all[0].Times += times
 		default:

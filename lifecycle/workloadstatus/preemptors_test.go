@@ -1,10 +1,13 @@
 package workloadstatus_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -44,8 +47,28 @@ func TestPreemptors(t *testing.T) {
 	preempt("u1")
 	preempt("u2")
 	expect("preempted for others", quotaworkload.Preemptor{UID: "u2", Times: 2}, quotaworkload.Preemptor{UID: "u1", Times: 2})
+	for i := range 60 {
+		preempt(types.UID(fmt.Sprintf("v%d", i)))
+	}
+	if got := len(quotaworkload.Preemptors(w)); got != 51 {
+		t.Errorf("%d preemptors of 62 are reported, want the last one and 50 before it", got)
+	}
+	for _, part := range []string{"u1=0", "u1=-1", "u1=x", "u1", "", "u1=99999999999999999999"} {
+		preemptedWith(w, "; earlier preemptors: "+part)
+		expect("with "+part, quotaworkload.Preemptor{UID: "u3", Times: 1})
+	}
+	preemptedWith(w, "; earlier preemptors: "+strings.Repeat("u=1, ", 6000))
+	if got := len(quotaworkload.Preemptors(w)); got != 51 {
+		t.Errorf("%d preemptors are read of a long list, want 51", got)
+	}
 	for i := range w.Status.Conditions {
 		w.Status.Conditions[i].Message = "by a controller with other words"
 	}
 	expect("with other messages")
+}
+
+// preemptedWith makes the last preemption of a quota Workload one for u3, and adds a text to its message.
+func preemptedWith(w *kueue.Workload, text string) {
+	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPreempted)
+	c.Message = workloadstatus.PreemptionMessage(workloadstatus.Preemptor{UID: "u3"}) + text
 }
