@@ -27,8 +27,8 @@ type Preemptor struct {
 	Times int
 }
 
-// Preemptors returns for which quota Workloads this one was preempted, the last one first. Only the manager and administrators may write the
-// condition. Parts that the manager does not write are ignored.
+// Preemptors returns for which quota Workloads this one was preempted, the last one first. Entries that no preemption could have written are left out,
+// and those after the first ones that the manager lists.
 func Preemptors(workload *kueue.Workload) []Preemptor {
 	c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPreempted)
 	if c == nil {
