@@ -44,6 +44,9 @@ type inventory struct {
 	gated int
 	// crds are those of kueue.x-k8s.io.
 	crds []metav1.PartialObjectMetadata
+	// hasKueue is true if the queues and their CRDs belong to Kueue. checked names its ClusterQueues with an AdmissionCheck of Tranche.
+	hasKueue bool
+	checked  []string
 }
 
 // A queuedJobSet is a JobSet that is not finished, and how many of its Jobs are held.
@@ -58,7 +61,7 @@ func (q *queuedJobSet) runs() bool { return !ptr.Deref(q.jobSet.Spec.Suspend, fa
 func (c *cluster) takeInventory(ctx context.Context) (*inventory, error) {
 	found := &inventory{}
 	for _, look := range []func(context.Context, *inventory) error{
-		c.findManager, c.findPolicies, c.findVisibility, c.findPinned, c.findJobSets, c.findQueuedJobs, c.findGatedPods, c.findCRDs,
+		c.findKueue, c.findManager, c.findPolicies, c.findVisibility, c.findPinned, c.findJobSets, c.findQueuedJobs, c.findGatedPods, c.findCRDs, c.findChecked,
 	} {
 		if err := look(ctx, found); err != nil {
 			return nil, err
@@ -110,6 +113,9 @@ func (c *cluster) findPolicies(ctx context.Context, found *inventory) error {
 }
 
 func (c *cluster) findVisibility(ctx context.Context, found *inventory) error {
+	if found.hasKueue {
+		return nil
+	}
 	service := metadataOf("apiregistration.k8s.io", "v1", "APIService")
 	err := c.Get(ctx, client.ObjectKey{Name: "v1beta2.visibility.kueue.x-k8s.io"}, service)
 	if err == nil {
@@ -127,7 +133,7 @@ func (c *cluster) findPinned(ctx context.Context, found *inventory) error {
 			return fmt.Errorf("list the objects of kueue.x-k8s.io: %w", err)
 		}
 		for _, object := range objectsOf(list) {
-			if slices.Contains(object.GetFinalizers(), kueue.ResourceInUseFinalizerName) {
+			if found.isPinned(object) {
 				found.pinned = append(found.pinned, object)
 			}
 		}
@@ -173,6 +179,9 @@ func (c *cluster) findQueuedJobs(ctx context.Context, found *inventory) error {
 }
 
 func (c *cluster) findGatedPods(ctx context.Context, found *inventory) error {
+	if found.hasKueue {
+		return nil
+	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}); err != nil {
 		return fmt.Errorf("list the pods of gangs: %w", err)
@@ -186,6 +195,9 @@ func (c *cluster) findGatedPods(ctx context.Context, found *inventory) error {
 }
 
 func (c *cluster) findCRDs(ctx context.Context, found *inventory) error {
+	if found.hasKueue {
+		return nil
+	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
 	if err := c.List(ctx, list); err != nil {
@@ -212,7 +224,7 @@ func (found *inventory) write(out io.Writer, outcome []string) error {
 	if len(found.pinned) > 0 {
 		lines = append(lines, fmt.Sprintf("%s: the finalizer %s will be removed", countKinds(found.pinned), kueue.ResourceInUseFinalizerName))
 	}
-	lines = append(lines, outcome...)
+	lines = append(append(lines, outcome...), found.kueueOutcome()...)
 	if found.gated > 0 {
 		lines = append(lines, fmt.Sprintf("%s of gangs: the scheduling gate %s stays until it is removed, or the pod is deleted", count(found.gated, "pod"), apis.PodAdmissionGate))
 	}

@@ -45,6 +45,7 @@ func newUninstallCommand() *cobra.Command {
 		Long: "Clean up the cluster after the Deployment of the manager and the admission policies have been deleted: remove the finalizers of the\n" +
 			"manager, and trigger the JobSet controller to start the held Jobs of running JobSets. Queues, quota Workloads, JobSets and CRDs stay.\n" +
 			"With --everything, JobSets and Jobs in queues, all objects of kueue.x-k8s.io and their CRDs are deleted, too, but not the CRD of JobSets.\n" +
+			"If Kueue is installed, its queues, Workloads and CRDs stay: only quota Workloads of stages lose their finalizer.\n" +
 			"With --check, the command changes nothing: it lists the objects that it would change and those that must be deleted first, and\n" +
 			"fails if there are such objects.\n\n" +
 			"Exit code: 0 if all is done, and with --check if nothing must be deleted first; 1 otherwise; 2 on bad input.",
@@ -123,7 +124,7 @@ func (c *cluster) deleteQueued(ctx context.Context, out io.Writer, found *invent
 	}
 	for _, object := range all {
 		// A quota Workload blocks the deletion of its owner while it has its finalizer.
-		if err := c.await(ctx, object, func() error { return c.unpinWorkloads(ctx, object.GetNamespace()) }); err != nil {
+		if err := c.await(ctx, object, func() error { return c.unpinWorkloads(ctx, object.GetNamespace(), found) }); err != nil {
 			return err
 		}
 	}
@@ -134,13 +135,13 @@ func (c *cluster) deleteQueued(ctx context.Context, out io.Writer, found *invent
 	return err
 }
 
-func (c *cluster) unpinWorkloads(ctx context.Context, namespace string) error {
+func (c *cluster) unpinWorkloads(ctx context.Context, namespace string, found *inventory) error {
 	var list kueue.WorkloadList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return ignoreUnserved(err)
 	}
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp != nil {
+		if list.Items[i].DeletionTimestamp != nil && found.isPinned(&list.Items[i]) {
 			if err := c.unpin(ctx, &list.Items[i]); err != nil {
 				return err
 			}
@@ -242,6 +243,9 @@ func (c *cluster) deleteKueue(ctx context.Context, out io.Writer, crds []metav1.
 		if err := c.await(ctx, &crds[i], func() error { return nil }); err != nil {
 			return err
 		}
+	}
+	if len(crds) == 0 {
+		return nil
 	}
 	_, err := fmt.Fprintf(out, "deleted %s of kueue.x-k8s.io with all their objects\n", count(len(crds), "CRD"))
 	return err
