@@ -2,7 +2,8 @@ package jobset
 
 import (
 	"context"
-	"slices"
+
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 
@@ -43,10 +44,8 @@ func isWhole(s *jobsetstate.Snapshot, whole *stageplan.Plan) bool {
 	return false
 }
 
-// startsInOrder reports whether the JobSet controller itself starts the ReplicatedJobs in the order of the stages: it does not read the rules of a
-// startupPolicy, but waits until each ReplicatedJob is ready.
+// startsInOrder reports whether the JobSet controller itself starts the ReplicatedJobs in the order of the stages, as it does for dependsOn. For InOrder
+// it creates the Jobs of all of them while the JobSet is suspended, and those of one stage are released together.
 func startsInOrder(js *jobsetapi.JobSet) bool {
-	return js.Spec.StartupPolicy == nil || !slices.ContainsFunc(js.Spec.StartupPolicy.Rules, func(rule jobsetapi.StartupPolicyRule) bool {
-		return stageplan.Status(rule.WaitForReplicatedJobsStatus) == stageplan.Succeeded
-	})
+	return js.Spec.StartupPolicy == nil || js.Spec.StartupPolicy.StartupPolicyOrder != jobset.InOrder && len(js.Spec.StartupPolicy.Rules) == 0
 }
