@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// findKueue finds out whether the queues belong to Kueue: then their finalizers and CRDs are not removed. The ConfigMap of the policies says so, but it
+// findKueue determines whether the queues belong to Kueue: then their finalizers and CRDs are not removed. The ConfigMap of the policies says so, but it
 // has usually been deleted with them; Kueue's webhooks say so as well.
 func (c *cluster) findKueue(ctx context.Context, found *inventory) error {
 	var guards corev1.ConfigMap
@@ -78,7 +78,7 @@ func checkedQueues(queues []kueue.ClusterQueue, checks []kueue.AdmissionCheck) [
 				return check.Name == string(rule.Name) && check.Spec.ControllerName == apis.StageSafetyController
 			})
 			if isOurs {
-				lines = append(lines, fmt.Sprintf("ClusterQueue %s: remove AdmissionCheck %s from spec.admissionChecksStrategy; without the manager, its jobs wait for ever",
+				lines = append(lines, fmt.Sprintf("ClusterQueue %s: remove AdmissionCheck %s from spec.admissionChecksStrategy; without the manager, its jobs wait indefinitely",
 					queues[i].Name, rule.Name))
 			}
 		}
