@@ -96,7 +96,7 @@ func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) 
 	case err == nil:
 		return written, nil
 	case client.IgnoreNotFound(err) == nil:
-		return nil, nil //nolint:nilnil,nilerr // it has disappeared
+		return nil, nil //nolint:nilnil // it has disappeared
 	}
 	return nil, fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
 }
