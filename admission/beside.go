@@ -2,6 +2,7 @@ package admission
 
 import (
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/model"
 )
@@ -46,10 +47,12 @@ func (e *Engine) MayOpen(r OpenRequest) Answer {
 // Judge answers whether the quota that another engine has reserved for a quota Workload is safe. A safe reservation counts as held from then on, for
 // all later questions, until an observation of the quota Workload says otherwise or Retract is called. It is not ok if the Engine has not observed a
 // reservation to be judged: then there is nothing to write. A quota Workload that is no stage of a JobSet is always safe.
-func (e *Engine) Judge(key StageKey, uid types.UID) (answer Answer, ok bool) {
+//
+// pending are the AdmissionChecks to be answered. If the Engine has not observed all of them in the ClusterQueue yet, it is not ok: ask again then.
+func (e *Engine) Judge(key StageKey, uid types.UID, pending ...kueue.AdmissionCheckReference) (answer Answer, ok bool) {
 	e.model.RebuildTrees()
 	s := e.model.Stages[key]
-	if s == nil || s.UID != uid || s.Reservation == nil || s.IsEvicted || s.IsFinished {
+	if s == nil || s.UID != uid || s.Reservation == nil || s.IsEvicted || s.IsFinished || !e.judge.Knows(s.Reservation.ClusterQueue, pending) {
 		return Answer{}, false
 	}
 	defer e.Verify()

@@ -191,3 +191,29 @@ func TestUnprotected(t *testing.T) {
 		})
 	}
 }
+
+// TestBesideKueueJudgeBeforeCheckIsKnown has Kueue add the AdmissionCheck to quota Workloads before the Engine observes it: nothing is Ready until then.
+func TestBesideKueueJudgeBeforeCheckIsKnown(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "first", pair("gpu=4", "gpu=4")...)
+	b.submit("q", "second", pair("gpu=4", "gpu=4")...)
+	b.engine.Apply(admission.CheckGone{Name: safetyCheck})
+	b.reserve("first-launcher", assigned("q", "launcher", "4"))
+	b.reserve("second-launcher", assigned("q", "launcher", "4"))
+	judge := func(name string) (answer admission.Answer, ok bool) {
+		return b.engine.Judge(keyOf(name), types.UID("wl-"+name), safetyCheck)
+	}
+	for _, name := range []string{"first-launcher", "second-launcher"} {
+		if answer, ok := judge(name); ok {
+			t.Errorf("%s is judged %+v although the check is unknown", name, answer)
+		}
+	}
+	b.observeCheck()
+	if answer, ok := judge("first-launcher"); !ok || !answer.IsSafe {
+		t.Errorf("the first is judged %+v, %t, want safe", answer, ok)
+	}
+	if answer, ok := judge("second-launcher"); !ok || answer.IsSafe {
+		t.Errorf("the second is judged %+v, %t, want unsafe", answer, ok)
+	}
+}

@@ -3,6 +3,8 @@ package stagesafety
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +48,9 @@ func (a *activator) Reconcile(ctx context.Context, check *kueue.AdmissionCheck) 
 // afterConflict is how long to wait for the cache after a write that another client was faster than.
 const afterConflict = 100 * time.Millisecond
 
+// afterLag is how long to wait until the engine has observed what a reservation depends on.
+const afterLag = 500 * time.Millisecond
+
 // A reconciler answers the AdmissionChecks of quota Workloads.
 type reconciler struct{ config Config }
 
@@ -62,10 +67,14 @@ func (r *reconciler) Reconcile(ctx context.Context, workload *kueue.Workload) (c
 		// The engine sees at least this state, and its own watch drops what is older.
 		r.config.Runner.Observe(admission.WorkloadObserved{Workload: workload.DeepCopy()})
 		err := r.config.Runner.Ask(ctx, func(e *admission.Engine) {
-			answer, ok = e.Judge(client.ObjectKeyFromObject(workload), workload.UID)
+			answer, ok = e.Judge(client.ObjectKeyFromObject(workload), workload.UID, slices.Collect(maps.Keys(ours))...)
 		})
-		if err != nil || !ok {
+		if err != nil {
 			return ctrl.Result{}, err
+		}
+		if !ok {
+			// The engine may see the AdmissionCheck, or the ClusterQueue that names it, later than Kueue's manager.
+			return ctrl.Result{RequeueAfter: afterLag}, nil
 		}
 	}
 	err = r.write(ctx, workload, ours, answer)

@@ -79,6 +79,17 @@ func (ck Judge) mayOpen(l *Candidate) *decision.Refusal {
 	return first
 }
 
+// Knows reports whether all these AdmissionChecks are known to apply this manager's judgement to a ClusterQueue.
+func (ck Judge) Knows(q *model.ClusterQueue, checks []kueue.AdmissionCheckReference) bool {
+	rules := q.SafetyChecks(ck.m.Checks)
+	for _, name := range checks {
+		if !slices.ContainsFunc(rules, func(rule kueue.AdmissionCheckStrategyRule) bool { return rule.Name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
 // Judge returns why a reservation of another engine is not safe, or nil. Then it counts as held.
 func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
 	ck.Disapprove(s)

@@ -78,7 +78,7 @@ func (m *Model) RebuildTrees() {
 		m.Schedule.ScheduleCycle(q)
 	}
 	m.Bank.Invalidate()
-	refreshJudged(m)
+	m.RefreshJudged()
 	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
 		if j := m.JobSets[uid]; j.ClaimQueue != nil {
 			m.UpdateJobSet(j)

@@ -39,8 +39,8 @@ func (m *Model) awaitsVerdict(s *Stage) bool {
 	})
 }
 
-// refreshJudged updates the stages that await a verdict, or no longer do, because of the leader of their cohort tree or of its checks.
-func refreshJudged(m *Model) {
+// RefreshJudged updates the stages that await a verdict, or no longer do, because of the leader of their cohort tree or of its checks.
+func (m *Model) RefreshJudged() {
 	var changed []*Stage
 	for _, s := range m.Stages {
 		if now := m.EntryOf(s); s.Entry.IsUnjudged != now.IsUnjudged {

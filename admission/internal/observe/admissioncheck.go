@@ -37,4 +37,5 @@ func (o *Observer) renewUsersOfCheck(name string) {
 			o.renewClusterQueue(q)
 		}
 	}
+	o.m.RefreshJudged()
 }
