@@ -99,7 +99,7 @@ func (st *Study) share() (isShared bool, err error) {
 	}
 	watched := rest.Begin(f.Cluster, &f.Config.WaitForPodsReady)
 	if f.runControllers(); watched.End() || f.Problem != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // a simulation of its own meets and reports it
 	}
 	decisions := f.Decide()
 	if slices.ContainsFunc(decisions, func(d admission.Decision) bool { _, isRefusal := d.(admission.Refuse); return !isRefusal }) || f.RemoveUnused() {

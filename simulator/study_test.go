@@ -274,12 +274,14 @@ func quota(amount string) func(*testing.T, *snapshot.Snapshot) {
 
 func priority(name string, value int32) func(*testing.T, *snapshot.Snapshot) {
 	return func(t *testing.T, s *snapshot.Snapshot) {
+		t.Helper()
 		changed(t, s, name, func(w *kueue.Workload) { w.Spec.Priority = &value })
 	}
 }
 
 func deleteWorkload(name string) func(*testing.T, *snapshot.Snapshot) {
 	return func(t *testing.T, s *snapshot.Snapshot) {
+		t.Helper()
 		changed(t, s, name, func(*kueue.Workload) {})
 		s.Workloads = slices.DeleteFunc(s.Workloads, func(w *kueue.Workload) bool { return strings.HasPrefix(w.Name, name) })
 	}
@@ -321,6 +323,7 @@ func deleteQueue(name string) func(*testing.T, *snapshot.Snapshot) {
 // together lets quota Workloads be admitted together, and forgets whether their pods are ready.
 func together(names ...string) func(*testing.T, *snapshot.Snapshot) {
 	return func(t *testing.T, s *snapshot.Snapshot) {
+		t.Helper()
 		forgetReadiness(s)
 		for _, name := range names {
 			changed(t, s, name, func(w *kueue.Workload) {
