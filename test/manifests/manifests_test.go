@@ -95,6 +95,21 @@ func TestChartInModeBeside(t *testing.T) {
 	}
 }
 
+// TestChartRefusesModes checks that the chart refuses what the manager would refuse when it starts beside Kueue.
+func TestChartRefusesModes(t *testing.T) {
+	for value, want := range map[string]string{
+		"visibility.enable=true":                     "visibility.enable has no effect in mode Beside",
+		"configuration.expectedStart.enable=true":    "configuration.expectedStart.enable has no effect",
+		"configuration.waitForPodsReady.enable=true": "configuration.waitForPodsReady has no effect",
+		"configuration.fairSharing.x=y":              "configuration.fairSharing has no effect",
+	} {
+		cmd := tool("helm", "template", "tranche", "charts/tranche", "--namespace=tranche-system", "--kube-version=1.36.0", "--set=mode=Beside", "--set="+value)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: error %v, want %q:\n%.300s", value, err, want, out)
+		}
+	}
+}
+
 // compare compares the objects of directories in config with those that the chart makes of some values.
 func compare(t *testing.T, directories []string, values ...string) {
 	t.Helper()

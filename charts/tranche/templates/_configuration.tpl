@@ -11,6 +11,20 @@ tranche-system
 {{- $fixed := dict "apiVersion" "config.tranche.dev/v1alpha1" "kind" "Configuration" "managedNamespaceSelector" .Values.namespaceSelector "manageJobSetsWithoutQueueName" .Values.manageJobSetsWithoutQueueName "gang" (dict "provider" .Values.gangProvider) -}}
 {{- if eq .Values.mode "Beside" -}}
 {{- $_ := set $fixed "mode" "Beside" -}}
+{{- if or .Values.visibility.enable (dig "visibility" "enable" false .Values.configuration) -}}
+{{- fail "visibility.enable has no effect in mode Beside; remove it: Kueue's manager serves the visibility API" -}}
+{{- end -}}
+{{- if dig "expectedStart" "enable" false .Values.configuration -}}
+{{- fail "configuration.expectedStart.enable has no effect in mode Beside; remove it: the order in which Kueue's manager admits is not simulated" -}}
+{{- end -}}
+{{- range $key := list "fairSharing" "admissionFairSharing" -}}
+{{- if hasKey $.Values.configuration $key -}}
+{{- fail (printf "configuration.%s has no effect in mode Beside; set it in the configuration of Kueue's manager" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if dig "waitForPodsReady" "enable" false .Values.configuration -}}
+{{- fail "configuration.waitForPodsReady has no effect in mode Beside; set it in the configuration of Kueue's manager" -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.gangSchedulerName -}}
 {{- $_ := set $fixed.gang (lower .Values.gangProvider) (dict "schedulerName" .Values.gangSchedulerName) -}}
