@@ -271,7 +271,10 @@ var _ = Describe("The guards of pods of groups", func() {
 			Expect(pod.Labels).To(HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue))
 			Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate))
 		}
-		pod, err := create(label(apis.PodGroupNameLabel, "group"))
+		pod, err := create(label("kueue.x-k8s.io/podset", "main"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate), "a pod of no queued Job has no quota of one")
+		pod, err = create(label(apis.PodGroupNameLabel, "group"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pod.Annotations).NotTo(HaveKey(apis.PodGroupNameLabel), "it names a group itself")
 		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "", "web-" })

@@ -191,6 +191,13 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Expect(now.Annotations).NotTo(HaveKey(apis.SuspendedAnnotation))
 	}, SpecTimeout(patience))
 
+	It("keep Jobs without a queue from making pods that pass for those of queued Jobs", func(ctx SpecContext) {
+		job := newQueuedJob(namespace, "free")
+		job.Labels = map[string]string{"a": "b"}
+		job.Spec.Template.Labels = map[string]string{apis.QueueLabel: "main", "kueue.x-k8s.io/podset": "main"}
+		Expect(tenant.Create(ctx, job, client.DryRunAll)).To(MatchError(ContainSubstring("is only for pods of queued Jobs")))
+	}, SpecTimeout(patience))
+
 	It("record that a user suspends a Job that still reports that it is suspended, and let the user resume it", func(ctx SpecContext) {
 		job := newQueuedJob(namespace, "train")
 		// Only this spec writes its status.
@@ -212,6 +219,9 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Expect(env.adminClient.Status().Update(ctx, job)).To(Succeed())
 		patch := func(patch string) error {
 			return tenant.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(patch)))
+		}
+		for _, alone := range []string{`{"metadata":{"annotations":{"tranche.dev/unnoticed":"true"}}}`, `{"metadata":{"annotations":{"tranche.dev/unnoticed":"true"}},"spec":{"suspend":false}}`} {
+			Expect(patch(alone)).To(MatchError(ContainSubstring("only Tranche's manager")), "it would keep the quota")
 		}
 		Expect(patch(`{"spec":{"suspend":true}}`)).To(Succeed())
 		Expect(patch(`{"metadata":{"annotations":{"tranche.dev/unnoticed":null}}}`)).To(MatchError(ContainSubstring("only Tranche's manager")))
