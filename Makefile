@@ -160,7 +160,7 @@ OVERLAY ?= default
 
 .PHONY: deploy
 deploy: ## Install or upgrade Tranche, running IMAGE, on the cluster of kubectl. OVERLAY=with-visibility also serves the visibility API, OVERLAY=with-dashboard the dashboard.
-	rm -rf dist/config && mkdir -p dist && cp -r config dist/config
+	rm -rf dist/config && mkdir -p dist && cp -r config dist/config && find dist/config -name "*.go" -delete
 	cd dist/config/manager && go tool -modfile=$(CURDIR)/tools/go.mod kustomize edit set image ghcr.io/tranche-dev/tranche=$(IMAGE)
 	$(KUBECTL) apply --server-side --force-conflicts -k dist/config/crd
 	$(KUBECTL) wait --for=condition=Established --timeout=1m -f config/crd/kueue.x-k8s.io_workloads.yaml -f config/crd/jobset.x-k8s.io_jobsets.yaml
