@@ -1,47 +1,16 @@
 package dashboard
 
-import (
-	"maps"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/tranche-dev/tranche/admission/quota"
-)
+import "github.com/tranche-dev/tranche/dashboard/internal/amounts"
 
 // An Amount is a quantity of a resource for readers.
-type Amount struct {
-	Resource corev1.ResourceName `json:"resource"`
-	// Flavor is missing if none is assigned.
-	Flavor string `json:"flavor,omitempty"`
-	// Amount is in the usual form of the resource, such as 16, 500m or 64Gi.
-	Amount string `json:"amount"`
-}
-
-// units returns an amount in the unit of its resource: CPUs, bytes, or pieces.
-func units(name corev1.ResourceName, a quota.Amount) float64 {
-	if name == corev1.ResourceCPU {
-		return float64(a) / 1000
-	}
-	return float64(a)
-}
-
-// amountsOf returns amounts in the order of their resources.
-func amountsOf(sums map[corev1.ResourceName]quota.Amount) []Amount {
-	var amounts []Amount
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		q := sums[name].Quantity(name)
-		amounts = append(amounts, Amount{Resource: name, Amount: q.String()})
-	}
-	return amounts
-}
+type Amount = amounts.Amount
 
 // amountsHeld returns charges for readers.
 func amountsHeld(charges []charge) []Amount {
-	var amounts []Amount
+	var all []Amount
 	for _, c := range charges {
 		q := c.amount.Quantity(c.Resource)
-		amounts = append(amounts, Amount{Resource: c.Resource, Flavor: string(c.Flavor), Amount: q.String()})
+		all = append(all, Amount{Resource: c.Resource, Flavor: string(c.Flavor), Amount: q.String()})
 	}
-	return amounts
+	return all
 }

@@ -28,6 +28,20 @@ type JobSetObjects struct {
 	Explanations map[string]*visibilityapi.Explanation
 	// Gap is why Explanations are missing, and what to do about it, or empty.
 	Gap string
+	// LetIn is what would let pending quota Workloads in, by name. It is for viewers who see everything that its texts name.
+	LetIn map[string]*LetIn
+	// WithoutSets is why LetIn is missing, or empty.
+	WithoutSets string
+}
+
+// A LetIn is what would let a pending quota Workload in.
+type LetIn struct {
+	// Why is true instead of, or besides, the sets.
+	Why string `json:"why,omitempty"`
+	// Sets are sets of changes, the cheapest first, each of which is enough.
+	Sets []string `json:"sets,omitempty"`
+	// Taken is when the snapshot was taken from which this follows.
+	Taken time.Time `json:"taken"`
 }
 
 // A JobSetAnswer describes a JobSet.
@@ -42,6 +56,8 @@ type JobSetAnswer struct {
 	OmittedStages int `json:"omittedStages,omitempty"`
 	// Gap is why explanations are missing, and what to do about it.
 	Gap string `json:"gap,omitempty"`
+	// WithoutSets is why no stage has a LetIn.
+	WithoutSets string `json:"withoutSets,omitempty"`
 }
 
 // A StageAnswer describes a stage of a JobSet.
@@ -75,8 +91,9 @@ type StageAnswer struct {
 	Evictions   []EvictionCount               `json:"evictions,omitempty"`
 	// Growths are the quota Workloads of pods by which the stage has grown.
 	Growths []WorkloadRow `json:"growths,omitempty"`
-	// Explanation is why the stage waits, if the visibility API answered.
+	// Explanation is why the stage waits, and LetIn what would let it in, if that is known.
 	Explanation *visibilityapi.Explanation `json:"explanation,omitempty"`
+	LetIn       *LetIn                     `json:"letIn,omitempty"`
 }
 
 // A StageCondition opens a stage when another stage has a status: Ready or Succeeded.
@@ -129,7 +146,7 @@ func (m *Model) JobSet(v Viewer, objects *JobSetObjects, now time.Time) JobSetAn
 	row := &jobSet{key: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}, queue: string(jobsetstate.QueueOf(js)), created: js.CreationTimestamp.Time}
 	row.restarts = js.Status.Restarts
 	row.state, row.reason, row.message = stateOfJobSet(js)
-	answer := JobSetAnswer{JobSetRow: m.jobSetRow(v, row), Now: now, Stages: []StageAnswer{}, OmittedStages: r.recorded.Omitted, Gap: m.redact(v, objects.Gap)}
+	answer := JobSetAnswer{JobSetRow: m.jobSetRow(v, row), Now: now, Stages: []StageAnswer{}, OmittedStages: r.recorded.Omitted, Gap: m.redact(v, objects.Gap), WithoutSets: m.redact(v, objects.WithoutSets)}
 	if err := r.planStages(); err != nil {
 		answer.Problem = err.Error()
 	}
@@ -237,6 +254,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	s := statusOf(object)
 	a.Workload, a.State, a.Reason, a.Message, a.Since = object.Name, s.state, s.reason, r.m.redact(r.v, s.message), s.since
 	a.Requests, a.Explanation = requestsOf(object), r.m.redactExplanation(r.v, r.objects.Explanations[object.Name])
+	a.LetIn = r.objects.LetIn[object.Name]
 	if quotaworkload.HoldsQuota(object) {
 		a.ClusterQueue = string(object.Status.Admission.ClusterQueue)
 		if s.state != Finished {

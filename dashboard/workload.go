@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/dashboard/internal/amounts"
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/queue"
@@ -384,7 +385,7 @@ func requestsOf(w *kueue.Workload) []Amount {
 			sums[name] = sums[name].Plus(amount)
 		}
 	}
-	return amountsOf(sums)
+	return amounts.Of(sums)
 }
 
 // priorityOf returns the priority with its boost. It saturates.

@@ -26,6 +26,11 @@ func HoldsQuota(workload *kueue.Workload) bool {
 	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
 }
 
+// MayQueue reports whether nothing in a quota Workload itself keeps it out of its queue.
+func MayQueue(workload *kueue.Workload) bool {
+	return !HoldsQuota(workload) && !IsTrue(workload, kueue.WorkloadFinished) && len(Gates(workload)) == 0
+}
+
 // HasNoPodsYet reports whether a quota Workload is for pods of a gang that cannot have been ungated: either the gang gathers quota, until all its
 // parts are admitted, or it was reserved before the pods existed. The gang determines how long it is kept, and no Workload waits until the pods
 // are ready, least of all the other parts.

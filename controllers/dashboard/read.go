@@ -56,13 +56,16 @@ func (r *reader) jobSet(ctx context.Context, key types.NamespacedName) (*model.J
 			continue
 		}
 		objects.Workloads = append(objects.Workloads, w)
-		isPending := !quotaworkload.HoldsQuota(w) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) && len(quotaworkload.Gates(w)) == 0
-		if isPending && len(waiting) < maxStages {
+		if quotaworkload.MayQueue(w) && len(waiting) < maxStages {
 			waiting = append(waiting, k)
 		}
 	}
 	if err := r.explain(ctx, objects, waiting); err != nil {
 		objects.Gap = "Holders of the missing quota are not shown: " + err.Error()
+	}
+	if len(waiting) > 0 {
+		// The search needs a copy of the cluster, which the manager does not make for a page.
+		objects.WithoutSets = fmt.Sprintf("tranche explain -n %s %s finds it", key.Namespace, key.Name)
 	}
 	return objects, nil
 }

@@ -27,7 +27,7 @@ const (
 
 // JobSet reads a JobSet, its quota Workloads, and why they wait.
 func (f *Feed) JobSet(ctx context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error) {
-	objects := &dashboard.JobSetObjects{JobSet: &jobsetapi.JobSet{}, Explanations: map[string]*visibilityapi.Explanation{}}
+	objects := &dashboard.JobSetObjects{JobSet: &jobsetapi.JobSet{}, Explanations: map[string]*visibilityapi.Explanation{}, LetIn: map[string]*dashboard.LetIn{}}
 	if err := f.Client.Get(ctx, key, objects.JobSet); err != nil {
 		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
 	}
@@ -53,8 +53,7 @@ func (f *Feed) explain(ctx context.Context, objects *dashboard.JobSetObjects) {
 		return
 	}
 	for _, w := range objects.Workloads {
-		isPending := !quotaworkload.HoldsQuota(w) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) && len(quotaworkload.Gates(w)) == 0
-		if !isPending || len(objects.Explanations) == maxExplained {
+		if !quotaworkload.MayQueue(w) || len(objects.Explanations) == maxExplained {
 			continue
 		}
 		x, err := f.explanationOf(ctx, w)

@@ -17,13 +17,16 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/explain"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
+	model "github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/live"
 	"github.com/tranche-dev/tranche/dashboard/page"
 	"github.com/tranche-dev/tranche/dashboard/server"
@@ -32,6 +35,9 @@ import (
 const (
 	// loopback is the only address that is served.
 	loopback = "127.0.0.1"
+
+	// horizon is how long after a snapshot the simulation of expected starts ends, as in the verb explain.
+	horizon = 7 * 24 * time.Hour
 
 	headerTimeout = 10 * time.Second
 	idleTimeout   = time.Minute
@@ -103,16 +109,20 @@ func (f *flags) run(ctx context.Context, out io.Writer) error {
 	// loopback themselves (RFC 6761).
 	host := strings.ToLower(rand.Text()) + ".localhost:" + port
 	token := rand.Text()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	asker, err := explain.NewAsker(f.Flags, horizon)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	handler := server.New(&server.Config{
-		Store: store, JobSet: feed.JobSet, Page: files, Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port,
+		Store: store, JobSet: jobSetReader(ctx, feed, asker, store), Page: files, Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port,
 		About: func() server.About {
 			current := feed.About()
 			current.Version, current.Source, current.User = about.Version, about.Source, about.User
 			return current
 		},
 	})
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	reading := make(chan error, 1)
 	go func() {
 		defer stop()
@@ -124,6 +134,23 @@ func (f *flags) run(ctx context.Context, out io.Writer) error {
 	err = serve(ctx, listener, handler)
 	stop()
 	return errors.Join(err, <-reading)
+}
+
+// jobSetReader returns a function that reads a JobSet, and adds what the verb explain finds about it. The context is that of the program.
+func jobSetReader(
+	program context.Context, feed *live.Feed, asker *explain.Asker, store *server.Store,
+) func(context.Context, types.NamespacedName) (*model.JobSetObjects, error) {
+	e := newExplainer(func(ctx context.Context, key types.NamespacedName) (*explanation, error) {
+		report, err := asker.JobSet(ctx, key)
+		return &explanation{report, asker.TakenAt()}, err
+	}, func() { store.Use((*model.Model).Touch) })
+	return func(ctx context.Context, key types.NamespacedName) (*model.JobSetObjects, error) {
+		objects, err := feed.JobSet(ctx, key)
+		if err == nil {
+			e.add(program, objects)
+		}
+		return objects, err
+	}
 }
 
 // connect returns the feed of a cluster, and how the kubeconfig names the cluster.

@@ -190,6 +190,15 @@ func (w *Workload) headline() string {
 	return line
 }
 
+// Texts renders the sets, each in one sentence.
+func (l *LetIn) Texts() []string {
+	var all []string
+	for i := range l.Sets {
+		all = append(all, l.Sets[i].text)
+	}
+	return all
+}
+
 func (l *LetIn) lines() []string {
 	var lines []string
 	if l.Why != "" {
@@ -198,8 +207,8 @@ func (l *LetIn) lines() []string {
 	if len(l.Sets) > 0 {
 		lines = append(lines, "  any one of these would let it in now:")
 	}
-	for i := range l.Sets {
-		lines = append(lines, fmt.Sprintf("    %d. %s", i+1, l.Sets[i].text))
+	for i, text := range l.Texts() {
+		lines = append(lines, fmt.Sprintf("    %d. %s", i+1, text))
 	}
 	return lines
 }

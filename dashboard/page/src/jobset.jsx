@@ -29,6 +29,7 @@ function Details({ js }) {
       {js.message && <p class="message"><b>{js.reason}</b> {js.message}</p>}
       {js.problem && <p class="problem">{js.problem}</p>}
       {js.gap && <p class="quiet">{js.gap}</p>}
+      {js.withoutSets && <p class="quiet">What would let it in is not shown: {js.withoutSets}</p>}
       <Gantt js={js} />
       {js.stages.map((stage, i) => <Stage key={stage.name} stage={stage} number={i + 1} of={js.stages.length} />)}
     </>
@@ -152,6 +153,7 @@ function Stage({ stage, number, of }) {
         <Fact name="Growths" value={(stage.growths || []).map((g) => `${g.name}: ${g.state}`).join(", ")} />
       </dl>
       {stage.explanation && <Explanation x={stage.explanation} />}
+      {stage.letIn && <LetIn x={stage.letIn} />}
     </section>
   );
 }
@@ -195,5 +197,15 @@ function Explanation({ x }) {
         </table></Scroll>
       ))}
     </>
+  );
+}
+
+function LetIn({ x }) {
+  return (
+    <div class="let-in">
+      {x.why && <p>To let it in: {x.why}</p>}
+      {x.sets && <><p>Any one of these would let it in:</p><ol>{x.sets.map((text, i) => <li key={i}>{text}</li>)}</ol></>}
+      <p class="quiet">From a snapshot taken <Age time={x.taken} /> ago.</p>
+    </div>
   );
 }

@@ -51,7 +51,10 @@ function Facts({ queue }) {
 
 // Usage shows the past usage of each resource.
 function Usage({ queue, theme }) {
-  const byResource = Map.groupBy ? Map.groupBy(queue.history.used, (u) => u.resource) : new Map(queue.history.used.map((u) => [u.resource, [u]]));
+  const byResource = new Map();
+  for (const u of queue.history.used) {
+    byResource.set(u.resource, [...(byResource.get(u.resource) || []), u]);
+  }
   return (
     <>
       <p class="quiet">The last four hours, sampled once a minute since this dashboard was started.</p>

@@ -48,7 +48,7 @@ var _ = Describe("The dashboard of the manager", func() {
 		open(ctx, managerAddress, "jobsets")
 		see(ctx, "fine-tune", "large", "live")
 		open(ctx, managerAddress, "jobsets/team-vision/large")
-		see(ctx, "JobSet large", "WaitingForQuota")
+		see(ctx, "JobSet large", "WaitingForQuota", "Missing quota", "tranche explain -n team-vision large finds it")
 		open(ctx, managerAddress, "jobsets/team-speech/secret-model")
 		see(ctx, "not found")
 		var cookies, text string

@@ -54,6 +54,31 @@ var _ = Describe("The dashboard of an administrator", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
+	It("shows why a JobSet waits, and what would let it in", func(ctx SpecContext) {
+		open(ctx, address, "jobsets/team-vision/large")
+		see(ctx, "Missing quota", "Any one of these would let it in:", "raise nominalQuota of nvidia.com/gpu", "From a snapshot taken")
+	}, SpecTimeout(specTimeout))
+
+	It("filters queues, and plots the usage of one", func(ctx SpecContext) {
+		open(ctx, address, "queues")
+		see(ctx, "vision", "speech")
+		Expect(window.Run(ctx, `const s = document.querySelector("main .filters select"); s.value = "borrowing"; s.dispatchEvent(new Event("change"))`, nil)).To(Succeed())
+		Eventually(func(g Gomega) {
+			var names []string
+			g.Expect(window.Run(ctx, `return [...document.querySelectorAll(".queues tbody tr:not(.cohort) a")].map((a) => a.innerText)`, &names)).To(Succeed())
+			g.Expect(names).To(ConsistOf("vision"))
+		}).WithContext(ctx).Should(Succeed())
+		var link string
+		Expect(window.Run(ctx, "return location.hash", &link)).To(Succeed())
+		Expect(link).To(Equal("#/queues?state=borrowing"), "a link to what is shown")
+		open(ctx, address, "queues/vision?list=usage")
+		Eventually(func(g Gomega) {
+			var labels []string
+			g.Expect(window.Run(ctx, `return [...document.querySelectorAll(".plot:has(canvas)")].map((p) => p.ariaLabel)`, &labels)).To(Succeed())
+			g.Expect(labels).To(ContainElement(And(ContainSubstring("nvidia.com/gpu"), ContainSubstring("40"))), "what is used now")
+		}).WithContext(ctx).WithTimeout(specTimeout).Should(Succeed()) // usage is sampled once a minute
+	}, SpecTimeout(specTimeout))
+
 	It("finds a JobSet by keys alone and follows its changes", func(ctx SpecContext) {
 		open(ctx, address, "jobsets")
 		see(ctx, "secret-model", "large", "live")
