@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -25,30 +27,50 @@ type Answer struct {
 
 // MayOpen reports whether the gate of a stage may be removed: whether every JobSet that holds quota could still finish if the stage were admitted
 // now. It is for stages whose gate is set. If the stage must not open, Woken returns its JobSet when that may have changed. In a cohort tree that
-// this Engine leads every stage may open, since the Engine itself decides when it is admitted. The plan of the JobSet must have been observed.
+// this Engine leads every stage may open, since the Engine itself decides when it is admitted. Where another engine may lead, no stage of a staged
+// JobSet opens before its plan, its LocalQueue and its ClusterQueue have been observed.
 func (e *Engine) MayOpen(r OpenRequest) Answer {
 	e.model.RebuildTrees()
-	j, lq := e.model.JobSets[r.JobSet], e.model.LocalQueues[r.LocalQueue]
-	if j == nil || !j.IsKnown() || r.Stage < 0 || r.Stage >= len(j.Plan.Stages) || lq == nil {
+	defer e.Verify()
+	j := e.model.JobSets[r.JobSet]
+	if j == nil || !j.IsKnown() || r.Stage < 0 || r.Stage >= len(j.Plan.Stages) {
+		return Answer{Message: "the manager does not know the plan of the stage yet: the JobSet is being deleted, or was changed"}
+	}
+	lq, q, missing := e.openQueues(r.LocalQueue)
+	if missing != "" {
+		if len(j.Plan.Stages) == 1 {
+			return Answer{IsSafe: true} // it never waits while it holds quota, and the other engine reports what is missing
+		}
+		e.judge.AwaitQueue(j, r.LocalQueue)
+		return Answer{Message: missing}
+	}
+	if q.Decides() {
 		return Answer{IsSafe: true}
 	}
-	q := e.model.ClusterQueues[lq.ClusterQueue]
-	if q == nil || q.CohortTree == nil || q.Decides() {
-		return Answer{IsSafe: true}
-	}
-	refusal := e.judge.MayOpen(j, r.Stage, q)
-	e.Verify()
-	if refusal != nil {
+	if refusal := e.judge.MayOpen(j, r.Stage, lq, q); refusal != nil {
 		return Answer{Message: refusal.Message}
 	}
 	return Answer{IsSafe: true}
+}
+
+// openQueues returns a LocalQueue and its ClusterQueue, or which of them is missing and what to do.
+func (e *Engine) openQueues(key types.NamespacedName) (lq *model.LocalQueue, q *model.ClusterQueue, missing string) {
+	if lq = e.model.LocalQueues[key]; lq == nil || !lq.Exists {
+		return nil, nil, fmt.Sprintf("LocalQueue %q does not exist in namespace %q: create it, or submit the JobSet again to another LocalQueue", key.Name, key.Namespace)
+	}
+	if q = e.model.ClusterQueues[lq.ClusterQueue]; q == nil || !q.Exists || q.CohortTree == nil {
+		return nil, nil, fmt.Sprintf("ClusterQueue %q of LocalQueue %q does not exist: ask your administrator to create it, or submit the JobSet again to another LocalQueue",
+			lq.ClusterQueue, key.Name)
+	}
+	return lq, q, ""
 }
 
 // Judge answers whether the quota that another engine has reserved for a quota Workload is safe. A safe reservation counts as held from then on, for
 // all later questions, until an observation of the quota Workload says otherwise or Retract is called. It is not ok if the Engine has not observed a
 // reservation to be judged: then there is nothing to write. A quota Workload that is no stage of a JobSet is always safe.
 //
-// pending are the AdmissionChecks to be answered. If the Engine has not observed all of them in the ClusterQueue yet, it is not ok: ask again then.
+// pending are the AdmissionChecks to be answered. If the Engine has not observed all of them in the ClusterQueue yet, or not the plan of the stage, it
+// is not ok: ask again then.
 func (e *Engine) Judge(key StageKey, uid types.UID, pending ...kueue.AdmissionCheckReference) (answer Answer, ok bool) {
 	e.model.RebuildTrees()
 	s := e.model.Stages[key]
@@ -57,9 +79,12 @@ func (e *Engine) Judge(key StageKey, uid types.UID, pending ...kueue.AdmissionCh
 	}
 	defer e.Verify()
 	j := e.model.JobSets[s.OwnerUID]
-	if j == nil || !j.IsKnown() {
+	switch {
+	case s.OwnerUID == "":
 		e.judge.Approve(s)
 		return Answer{IsSafe: true}, true
+	case j == nil || !j.IsKnown() || s.Index < 0 || s.Index >= len(j.Plan.Stages):
+		return Answer{}, false
 	}
 	if refusal := e.judge.Judge(s, j); refusal != nil {
 		return Answer{Message: refusal.Message}, true
@@ -79,20 +104,31 @@ func (e *Engine) Retract(key StageKey, uid types.UID) {
 // Woken returns the owners of stages that MayOpen has kept closed, or Judge has rejected, and that may be asked about again since the last call.
 func (e *Engine) Woken() []Owner { return e.judge.Woken() }
 
-// Unprotected returns why JobSets in a LocalQueue must not hold quota while they wait for more, and what an administrator can change, or nothing if
-// they may: stages of these JobSets are admitted together. JobSets under policy Greedy may deadlock, and stages that hold nothing while they wait are
-// not affected.
-func (e *Engine) Unprotected(jobSet types.UID, localQueue types.NamespacedName) string {
+// A Protection says whether the stages of a JobSet can be kept free of deadlocks.
+type Protection struct {
+	// Lacks is why the JobSet must not hold quota while it waits for more, and what an administrator can change, or empty if it may. Then its stages
+	// are admitted together.
+	Lacks string
+	// Missing is the LocalQueue or ClusterQueue that has to exist before that is known, and what to do, or empty. Woken returns the JobSet then.
+	Missing string
+}
+
+// Protection returns how a JobSet whose plan has been observed is protected in a LocalQueue. JobSets under policy Greedy may deadlock, and stages that
+// hold nothing while they wait are not affected.
+func (e *Engine) Protection(jobSet types.UID, localQueue types.NamespacedName) Protection {
 	e.model.RebuildTrees()
-	lq := e.model.LocalQueues[localQueue]
-	if lq == nil {
-		return ""
+	j := e.model.JobSets[jobSet]
+	_, q, missing := e.openQueues(localQueue)
+	switch {
+	case missing != "":
+		if j != nil && j.IsKnown() {
+			e.judge.AwaitQueue(j, localQueue)
+		}
+		return Protection{Missing: missing}
+	case q.Decides():
+		return Protection{}
 	}
-	q := e.model.ClusterQueues[lq.ClusterQueue]
-	if q == nil || !q.Exists || q.CohortTree == nil || q.Decides() {
-		return ""
-	}
-	return e.judge.Unprotected(e.model.JobSets[jobSet], q)
+	return Protection{Lacks: e.judge.Unprotected(j, q)}
 }
 
 const (

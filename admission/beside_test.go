@@ -184,7 +184,7 @@ func TestUnprotected(t *testing.T) {
 			b := &besideKueue{world: newWorld(t, tt.leader)}
 			b.observeCheck()
 			b.queue("q", "a: gpu=8; b: gpu=8", tt.change)
-			got := b.engine.Unprotected("", types.NamespacedName{Namespace: "ns", Name: "q"})
+			got := b.engine.Protection("", types.NamespacedName{Namespace: "ns", Name: "q"}).Lacks
 			if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
 				t.Errorf("unprotected because of %q, want %q", got, tt.want)
 			}
@@ -214,6 +214,73 @@ func TestBesideKueueJudgeBeforeCheckIsKnown(t *testing.T) {
 		t.Errorf("the first is judged %+v, %t, want safe", answer, ok)
 	}
 	if answer, ok := judge("second-launcher"); !ok || answer.IsSafe {
+		t.Errorf("the second is judged %+v, %t, want unsafe", answer, ok)
+	}
+}
+
+// TestBesideKueueUnknownQueues keeps the stages of a JobSet closed until its LocalQueue and ClusterQueue exist.
+func TestBesideKueueUnknownQueues(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("later", "first", pair("gpu=4", "gpu=4")...)
+	b.submit("later", "single", job{name: "main", requests: "gpu=4"})
+	localQueue := func(clusterQueue kueue.ClusterQueueReference) {
+		b.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "later", UID: types.UID("lq-to-" + clusterQueue)}, Spec: kueue.LocalQueueSpec{ClusterQueue: clusterQueue},
+		}})
+		b.checkNothingIsDecided()
+		b.wake()
+	}
+	waits := func(want string) {
+		t.Helper()
+		key := types.NamespacedName{Namespace: "ns", Name: "later"}
+		for _, why := range []string{b.waiting["first"][0], b.engine.Protection("js-first", key).Missing} {
+			if !strings.Contains(why, want) || (why == "") != (want == "") {
+				t.Errorf("the JobSet waits because of %q, want %q", why, want)
+			}
+		}
+		if gate := b.workloads[keyOf("first-launcher")].Annotations[apis.AdmissionGatedByAnnotation]; (gate == "") != (want == "") {
+			t.Errorf("the gate is %q", gate)
+		}
+	}
+	waits(`LocalQueue "later" does not exist in namespace "ns": create it`)
+	if gate := b.workloads[keyOf("single-main")].Annotations[apis.AdmissionGatedByAnnotation]; gate != "" {
+		t.Errorf("a JobSet of one stage keeps the gate %q: %v", gate, b.waiting)
+	}
+	localQueue("p")
+	waits(`ClusterQueue "p" of LocalQueue "later" does not exist: ask your administrator to create it`)
+	b.queue("p", "a: gpu=7", judged)
+	b.checkNothingIsDecided()
+	b.wake()
+	if why := b.waiting["first"][0]; !strings.Contains(why, "could never run to its end in ClusterQueue p") {
+		t.Errorf("the JobSet waits because of %q", why)
+	}
+	// The LocalQueue is replaced, and leads to another ClusterQueue.
+	b.engine.Apply(admission.LocalQueueGone{Key: types.NamespacedName{Namespace: "ns", Name: "later"}})
+	b.wake()
+	waits(`LocalQueue "later" does not exist`)
+	localQueue("q")
+	waits("")
+}
+
+// TestBesideKueueUnknownPlan judges no stage of a plan that has not been observed.
+func TestBesideKueueUnknownPlan(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "first", pair("gpu=4", "gpu=4")...)
+	b.submit("q", "second", pair("gpu=4", "gpu=4")...)
+	b.engine.Apply(admission.PlanObserved{UID: "js-first"})
+	if answer := b.engine.MayOpen(admission.OpenRequest{JobSet: "js-first", LocalQueue: b.localQueueOf("first-launcher")}); answer.IsSafe || answer.Message == "" {
+		t.Errorf("the first may open: %+v", answer)
+	}
+	b.reserve("first-launcher", assigned("q", "launcher", "4"))
+	if answer, ok := b.engine.Judge(keyOf("first-launcher"), "wl-first-launcher"); ok {
+		t.Errorf("the first is judged %+v", answer)
+	}
+	b.putPlan(b.jobSets["first"])
+	b.judge("first-launcher")
+	b.reserve("second-launcher", assigned("q", "launcher", "4"))
+	if answer, ok := b.engine.Judge(keyOf("second-launcher"), "wl-second-launcher"); !ok || answer.IsSafe {
 		t.Errorf("the second is judged %+v, %t, want unsafe", answer, ok)
 	}
 }

@@ -153,7 +153,8 @@ func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, back
 	}
 	if !s.IsUnqueued {
 		r.config.Runner.Observe(observation(s.JobSet, plan))
-		if s.Refusal = jobsetstate.Misuse(s.JobSet); s.Refusal == "" && !jobsetstate.IsStarted(s.JobSet) {
+		s.Refusal = cmp.Or(jobsetstate.Misuse(s.JobSet), s.Refusal)
+		if s.Refusal == "" && !jobsetstate.IsStarted(s.JobSet) {
 			s.Refusal = unpaid
 		}
 		if s.Refusal != "" {

@@ -32,6 +32,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -100,8 +101,8 @@ type ExpectedStarts interface {
 type Safety interface {
 	// Unsafe returns why a stage of a JobSet must not open yet, or "".
 	Unsafe(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan, stage string) (string, error)
-	// Unprotected returns why stages of a JobSet must not hold quota while they wait for more, or "".
-	Unprotected(ctx context.Context, js *jobsetapi.JobSet) (string, error)
+	// Protection returns whether stages of a JobSet may hold quota while they wait for more. The plan must have been observed.
+	Protection(ctx context.Context, js *jobsetapi.JobSet) (admission.Protection, error)
 	// Changes has an event for each JobSet with a stage that must be judged again.
 	Changes() <-chan event.GenericEvent
 }

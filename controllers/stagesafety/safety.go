@@ -45,10 +45,10 @@ func (s *Safety) Unsafe(ctx context.Context, js *jobsetapi.JobSet, plan *stagepl
 	return answer.Message, err
 }
 
-// Unprotected returns why stages of a JobSet must not hold quota while they wait for more, and what to change, or "" if they may.
-func (s *Safety) Unprotected(ctx context.Context, js *jobsetapi.JobSet) (why string, err error) {
-	err = s.runner.Ask(ctx, func(e *admission.Engine) { why = e.Unprotected(js.UID, localQueueOf(js)) })
-	return why, err
+// Protection returns whether stages of a JobSet may hold quota while they wait for more. The plan must have been observed.
+func (s *Safety) Protection(ctx context.Context, js *jobsetapi.JobSet) (protection admission.Protection, err error) {
+	err = s.runner.Ask(ctx, func(e *admission.Engine) { protection = e.Protection(js.UID, localQueueOf(js)) })
+	return protection, err
 }
 
 func localQueueOf(js *jobsetapi.JobSet) types.NamespacedName {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
 )
@@ -43,6 +44,26 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 		Expect(env.Admin.Create(ctx, job)).To(Succeed())
 		w := workloadOf(ctx, job)
 		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+	}, NodeTimeout(patience))
+
+	It("wait until the queues of their JobSet exist", func(ctx SpecContext) {
+		Expect(env.CreateNamespace(ctx, "unknown-queue", nil)).To(Succeed())
+		first, second := launcherAndWorkers("unknown-queue", "first"), launcherAndWorkers("unknown-queue", "second")
+		for _, js := range []*jobsetapi.JobSet{first, second} {
+			Expect(env.Admin.Create(ctx, js)).To(Succeed())
+			Eventually(read(ctx, js)).WithContext(ctx).Should(HaveField("Status.Conditions", ContainElement(And(
+				HaveField("Type", jobsetstatus.StageAdmitted), HaveField("Status", metav1.ConditionFalse),
+				HaveField("Message", ContainSubstring(`LocalQueue "queue" does not exist in namespace "unknown-queue": create it`)),
+			))))
+		}
+		var list kueue.WorkloadList
+		Expect(env.Admin.List(ctx, &list, client.InNamespace("unknown-queue"))).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+		createQueues(ctx, "unknown-queue", 2, judgedStages)
+		awaitCompletion(ctx, first)
+		awaitCompletion(ctx, second)
+		Expect(env.Admin.List(ctx, &list, client.InNamespace("unknown-queue"))).To(Succeed())
+		Expect(list.Items).To(HaveLen(4), "one quota Workload for each stage")
 	}, NodeTimeout(patience))
 
 	It("are admitted together without the AdmissionCheck", func(ctx SpecContext) {

@@ -77,6 +77,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 func tenant(ctx context.Context, name string, gpus int64, change ...func(*kueue.ClusterQueue)) {
 	GinkgoHelper()
 	Expect(env.CreateNamespace(ctx, name, nil)).To(Succeed())
+	createQueues(ctx, name, gpus, change...)
+}
+
+// createQueues creates the LocalQueue "queue" of a namespace, and its ClusterQueue.
+func createQueues(ctx context.Context, name string, gpus int64, change ...func(*kueue.ClusterQueue)) {
+	GinkgoHelper()
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: name}},
 		ResourceGroups: []kueue.ResourceGroup{{

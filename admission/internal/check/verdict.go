@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -24,19 +25,20 @@ import (
 // A Judge answers them.
 type Judge struct{ *Checker }
 
-// MayOpen returns why a stage of a JobSet must not open yet in a ClusterQueue, or nil. If it must not, the JobSet is kept until it may be different.
-func (ck Judge) MayOpen(j *model.JobSet, stage int, q *model.ClusterQueue) *decision.Refusal {
-	l := &Candidate{Stage: &model.Stage{Index: stage, OwnerUID: j.UID, Demand: j.Stages[stage]}, Queue: q, JobSet: j, policy: ck.m.Policy(q, j)}
+// MayOpen returns why a stage of a JobSet must not open yet in the ClusterQueue of its LocalQueue, or nil. If it must not, the JobSet is kept until it may be different.
+func (ck Judge) MayOpen(j *model.JobSet, stage int, lq *model.LocalQueue, q *model.ClusterQueue) *decision.Refusal {
+	l := &Candidate{Stage: &model.Stage{Index: stage, OwnerUID: j.UID, Demand: j.Stages[stage]}, Queue: q, lq: lq, JobSet: j, policy: ck.m.Policy(q, j)}
 	l.PodSets = l.Stage.Demand.PodSets
-	if !l.hasPlan() || l.policy == model.Greedy || !q.Exists || j.IsLeaving() {
+	if !l.hasPlan() || l.policy == model.Greedy || j.IsLeaving() {
 		return nil
 	}
+	ck.forgetRejections(j)
 	refusal := ck.protect(l)
 	if refusal == nil {
 		refusal = ck.mayOpen(l)
 	}
 	if refusal != nil {
-		keepUnopened(l)
+		ck.keepUnopened(l)
 	}
 	return refusal
 }
@@ -95,8 +97,7 @@ func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
 	ck.Disapprove(s)
 	q := s.Entry.ClusterQueue
 	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
-	isInPlan := s.Index >= 0 && s.Index < len(j.Plan.Stages)
-	if l.hasPlan() && isInPlan && l.policy != model.Greedy && s.Entry.IsUnjudged {
+	if l.hasPlan() && l.policy != model.Greedy && s.Entry.IsUnjudged {
 		before := ck.m.Progress(j, q)
 		assumeSucceeded(j, before, s.Index)
 		after := before.With(j.UsageByHold(s.Index, s.Entry.Usage, s.Reservation.Parts))
@@ -111,11 +112,19 @@ func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
 
 // reject keeps the stage from being opened again before something changes: the other engine would choose the same quota.
 func (ck Judge) reject(l *Candidate, refusal *decision.Refusal) {
+	ck.forgetRejections(l.JobSet)
 	if l.JobSet.Rejected == nil {
 		l.JobSet.Rejected = map[int]decision.Refusal{}
 	}
 	l.JobSet.Rejected[l.Stage.Index] = *refusal
-	keepUnopened(l)
+	ck.keepUnopened(l)
+}
+
+// forgetRejections forgets which stages were rejected if the JobSet has been woken since.
+func (ck Judge) forgetRejections(j *model.JobSet) {
+	if !ck.m.Schedule.Unopened.Keeps(j) {
+		j.Rejected = nil
+	}
 }
 
 // unsafeAfter returns why the state after a stage has got quota is not safe, or nil. usage is what has to be free for the stage itself, or nothing
@@ -188,31 +197,28 @@ func (ck Judge) Disapprove(s *model.Stage) {
 	}
 }
 
-// keepUnopened makes Woken return the JobSet of a candidate once a claim becomes smaller, or quota that the candidate waits for is released.
-func keepUnopened(l *Candidate) {
-	topics := []quota.ID{model.AnyClaim}
+// keepUnopened makes Woken return the JobSet of a candidate once a claim becomes smaller, quota that the candidate waits for is released, or its
+// LocalQueue changes.
+func (ck Judge) keepUnopened(l *Candidate) {
+	tree := l.Queue.CohortTree
+	topics := []model.OpeningTopic{{Tree: tree, ID: model.AnyClaim}, {LocalQueue: l.lq.Key}}
 	for _, wait := range l.Waits {
-		topics = append(topics, wait.Topic)
+		topics = append(topics, model.OpeningTopic{Tree: tree, ID: wait.Topic})
 	}
-	unopened := l.Queue.CohortTree.Unopened
-	for _, topic := range topics {
-		if unopened[topic] == nil {
-			unopened[topic] = map[*model.JobSet]struct{}{}
-		}
-		unopened[topic][l.JobSet] = struct{}{}
-	}
-	l.JobSet.IsUnopened = true
+	ck.m.Schedule.Unopened.Keep(l.JobSet, topics...)
 }
 
-// Woken returns the owners of the JobSets that have been woken since the last call and still exist.
+// AwaitQueue makes Woken return a JobSet once its LocalQueue or any ClusterQueue changes.
+func (ck Judge) AwaitQueue(j *model.JobSet, localQueue types.NamespacedName) {
+	ck.m.Schedule.Unopened.Keep(j, model.OpeningTopic{LocalQueue: localQueue})
+}
+
+// Woken returns the owners of the JobSets that have been woken since the last call.
 func (ck Judge) Woken() []decision.Owner {
 	var owners []decision.Owner
-	for j := range ck.m.Schedule.Woken {
-		if j.IsKnown() && ck.m.JobSets[j.UID] == j {
-			owners = append(owners, j.Owner)
-		}
+	for j := range ck.m.Schedule.Unopened.Woken() {
+		owners = append(owners, j.Owner)
 	}
-	clear(ck.m.Schedule.Woken)
 	slices.SortFunc(owners, decision.Owner.Compare)
 	return owners
 }

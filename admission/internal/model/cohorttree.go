@@ -13,9 +13,7 @@ import (
 type CohortTree struct {
 	// Leader admits below the root.
 	Leader Leader
-	// Unopened are the JobSets with a stage that must not open before one of these topics is woken.
-	Unopened map[quota.ID]map[*JobSet]struct{}
-	Root     *quota.Node
+	Root   *quota.Node
 	// Queues are ordered by name.
 	Queues []*ClusterQueue
 	// Parked has the queues in which a stage may be parked on a topic.
@@ -46,7 +44,7 @@ func (m *Model) RebuildTrees() {
 	m.adoptParents()
 	m.forgetQueues()
 	m.forgetCohorts()
-	m.Schedule.wakeAllUnopened()
+	m.Schedule.Unopened.WakeAll()
 	m.Schedule.cohortTrees = map[*quota.Node]*CohortTree{}
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		q := m.ClusterQueues[name]
@@ -54,8 +52,7 @@ func (m *Model) RebuildTrees() {
 		g := m.Schedule.cohortTrees[root]
 		if g == nil {
 			g = &CohortTree{
-				Leader: m.Config.Leader, Unopened: map[quota.ID]map[*JobSet]struct{}{},
-				Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
+				Leader: m.Config.Leader, Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
 				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
 			}
 			m.Schedule.cohortTrees[root] = g

@@ -91,7 +91,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 		s.LastRefusal = decision.Refusal{}
 	}
 	if now.Phase == Finished {
-		m.Schedule.wakeJobSet(m.JobSets[s.OwnerUID])
+		m.Schedule.Unopened.WakeOwner(m.JobSets[s.OwnerUID])
 	}
 	m.transfer(before, now)
 	m.post(&now, 1)

@@ -51,10 +51,8 @@ type JobSet struct {
 	// Deadlock has the claims that wait for each other, among them that of this JobSet, or is nil.
 	Deadlock []*safety.Claim
 	// Rejected are the stages that another engine had chosen quota for, and that were not safe with it, with the reasons. They do not open before
-	// the JobSet is woken.
+	// the JobSet is woken: see Schedule.Unopened.
 	Rejected map[int]decision.Refusal
-	// IsUnopened is true if a stage must not open before the JobSet is woken.
-	IsUnopened bool
 	// Epoch counts the changes of ClaimQueue and Claim.
 	Epoch int
 }
@@ -140,7 +138,7 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	m.RenewEvictionUnitsOf(j)
 	if before != j.ClaimQueue || !sameClaim(claim, j.Claim) {
 		j.Epoch++
-		m.Schedule.wakeJobSet(j)
+		m.Schedule.Unopened.WakeOwner(j)
 	}
 	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
 		m.Schedule.WakeTopic(before.CohortTree, j.Topic)

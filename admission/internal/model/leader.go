@@ -3,6 +3,7 @@ package model
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
@@ -56,24 +57,13 @@ func (m *Model) RefreshJudged() {
 	}
 }
 
+// An OpeningTopic is a change after which a stage that must not open may be asked about again: one of a topic of a cohort tree, or of a LocalQueue.
+type OpeningTopic struct {
+	Tree       *CohortTree
+	ID         quota.ID
+	LocalQueue types.NamespacedName
+}
+
 func (sc *Schedule) wakeUnopened(g *CohortTree, topic quota.ID) {
-	for j := range g.Unopened[topic] {
-		sc.wakeJobSet(j)
-	}
-	delete(g.Unopened, topic)
-}
-
-func (sc *Schedule) wakeJobSet(j *JobSet) {
-	if j != nil && j.IsUnopened {
-		j.IsUnopened, j.Rejected = false, nil
-		sc.Woken[j] = struct{}{}
-	}
-}
-
-func (sc *Schedule) wakeAllUnopened() {
-	for _, g := range sc.cohortTrees {
-		for topic := range g.Unopened {
-			sc.wakeUnopened(g, topic)
-		}
-	}
+	sc.Unopened.Wake(OpeningTopic{Tree: g, ID: topic})
 }

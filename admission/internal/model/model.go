@@ -82,7 +82,7 @@ func New(config Config) (*Model, error) {
 		SafetyTree:        safetyTree,
 		Bank:              safety.NewBank(safetyTree),
 		Demand:            demand.NewCatalog(config.Charges, config.Devices),
-		Schedule:          Schedule{IsStale: true, Woken: map[*JobSet]struct{}{}},
+		Schedule:          Schedule{IsStale: true},
 		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
 		lastTopic:         OthersBorrow,
 		Meter:             fairshare.NewMeter(tree),

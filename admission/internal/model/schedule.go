@@ -2,6 +2,7 @@ package model
 
 import (
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/unopened"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -14,8 +15,8 @@ type Schedule struct {
 	cohortTrees map[*quota.Node]*CohortTree
 	// Dirty has the cohort trees in which a stage may be pending and not parked.
 	Dirty []*CohortTree
-	// Woken are the JobSets whose stages may open now, though they could not before.
-	Woken map[*JobSet]struct{}
+	// Unopened are the JobSets with a stage that must not open before one of some topics is woken, or before the cohort trees change.
+	Unopened unopened.Registry[*JobSet, OpeningTopic]
 }
 
 const (

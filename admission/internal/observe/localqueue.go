@@ -58,6 +58,7 @@ func (o *Observer) renewLocalQueue(q *model.LocalQueue) {
 		o.m.Refresh(s)
 	}
 	o.m.Schedule.WakeQueue(o.m.ClusterQueue(q.ClusterQueue))
+	o.m.Schedule.Unopened.Wake(model.OpeningTopic{LocalQueue: q.Key})
 	o.m.Changes.NoteLocalChange(q)
 }
 

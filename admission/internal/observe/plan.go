@@ -61,5 +61,6 @@ func (o *Observer) losePlan(uid types.UID) {
 	}
 	j.Plan, j.PlanGraph, j.Demand, j.Stages = nil, nil, nil, nil
 	o.m.UpdateJobSet(j)
+	o.m.Schedule.Unopened.Forget(j)
 	o.dropIfForgotten(j)
 }
