@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -81,10 +82,30 @@ func (f *planPublisher) publish(ctx context.Context, js *jobsetapi.JobSet) error
 	if err != nil {
 		return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	if plan, err := stageplan.New(spec); err == nil {
-		f.reconciler.config.Runner.Observe(observation(js, plan))
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		return nil //nolint:nilerr // the stage controller reports that
 	}
+	if f.reconciler.config.Safety != nil && plan.HoldsAndWaits() {
+		if plan, err = f.keptPlan(ctx, js, plan); err != nil {
+			return err
+		}
+	}
+	f.reconciler.config.Runner.Observe(observation(js, plan))
 	return nil
+}
+
+// keptPlan returns the plan for which the quota Workloads of a JobSet were made. It asks the engine nothing, which waits for this.
+func (f *planPublisher) keptPlan(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (*stageplan.Plan, error) {
+	var list kueue.WorkloadList
+	if err := f.reconciler.config.Client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingFields{indexJobSetUID: string(js.UID)}); err != nil {
+		return nil, fmt.Errorf("list quota Workloads of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	var workloads []*kueue.Workload
+	for i := range list.Items {
+		workloads = append(workloads, &list.Items[i])
+	}
+	return keptPlan(plan, workloads), nil
 }
 
 func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {

@@ -2,6 +2,7 @@ package jobset
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/metrics"
@@ -23,8 +25,9 @@ import (
 // A oneJobSet is a cluster with a single JobSet.
 type oneJobSet struct {
 	client.Client
-	jobSet *jobsetapi.JobSet
-	reads  int
+	jobSet    *jobsetapi.JobSet
+	workloads []kueue.Workload
+	reads     int
 }
 
 func (c *oneJobSet) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -36,18 +39,19 @@ func (c *oneJobSet) Get(_ context.Context, _ client.ObjectKey, object client.Obj
 }
 
 func (c *oneJobSet) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if all, ok := list.(*jobsetapi.JobSetList); ok {
+	switch all := list.(type) {
+	case *jobsetapi.JobSetList:
 		all.Items = []jobsetapi.JobSet{*c.jobSet.DeepCopy()}
+	case *kueue.WorkloadList:
+		all.Items = c.workloads
 	}
 	return nil
 }
 
-// The engine also knows the pending JobSets where the process does not lead, because the visibility API is answered there, too.
-func TestPlansAreKnownToFollowers(t *testing.T) {
-	s := newSnapshot(t)
-	workloads := stages.Next(s).CreateWorkloads
-	cluster := &oneJobSet{jobSet: s.JobSet}
-	e, err := admission.New(admission.Config{})
+// startRunner runs an engine until the test ends.
+func startRunner(t *testing.T, cluster *oneJobSet, config admission.Config) *engine.Runner {
+	t.Helper()
+	e, err := admission.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +62,15 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	go runner.Start(t.Context()) //nolint:errcheck // it ends with the test
+	return runner
+}
+
+// The engine also knows the pending JobSets where the process does not lead, because the visibility API is answered there, too.
+func TestPlansAreKnownToFollowers(t *testing.T) {
+	s := newSnapshot(t)
+	workloads := stages.Next(s).CreateWorkloads
+	cluster := &oneJobSet{jobSet: s.JobSet}
+	runner := startRunner(t, cluster, admission.Config{})
 	runner.Observe(admission.NamespaceObserved{Name: "ns"})
 	runner.Observe(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a100"}}})
 	runner.Observe(admission.ClusterQueueObserved{ClusterQueue: &kueue.ClusterQueue{
@@ -104,5 +117,48 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 	before := cluster.reads
 	if _, err := feed.Reconcile(t.Context(), request); err != nil || cluster.reads != before {
 		t.Errorf("%d reads after the first decision, %v", cluster.reads-before, err)
+	}
+}
+
+// TestPublishedPlan publishes the plan for which the quota Workloads of a JobSet were made, before anything may be asked: a JobSet that was admitted as
+// a whole must not be judged by the plan of its stages after a restart.
+func TestPublishedPlan(t *testing.T) {
+	s := newHolder(t)
+	whole, err := stageplan.Whole(s.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	together := *s
+	together.Plan = whole
+	for name, tt := range map[string]struct {
+		workloads []*kueue.Workload
+		stages    int
+	}{
+		"new":      {nil, 2},
+		"staged":   {stages.Next(s).CreateWorkloads, 2},
+		"together": {stages.Next(&together).CreateWorkloads, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &oneJobSet{jobSet: s.JobSet}
+			for _, w := range tt.workloads {
+				cluster.workloads = append(cluster.workloads, *w)
+			}
+			runner := startRunner(t, cluster, admission.Config{Leader: admission.LedByKueue})
+			feed := &planPublisher{reconciler: &Reconciler{config: Config{Runner: runner, Client: cluster, Safety: fixedSafety{}}}}
+			if err := feed.publishAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			known := 0
+			err := runner.View(t.Context(), func(e *admission.Engine) {
+				for stage := range 3 {
+					if answer := e.MayOpen(admission.OpenRequest{JobSet: s.JobSet.UID, Stage: stage}); !strings.Contains(answer.Message, "does not know the plan") {
+						known++
+					}
+				}
+			})
+			if err != nil || known != tt.stages {
+				t.Errorf("the engine knows %d stages, want %d; %v", known, tt.stages, err)
+			}
+		})
 	}
 }
