@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -13,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
@@ -132,5 +135,40 @@ func TestKeptPlan(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An engineSafety asks an engine that does not lead.
+type engineSafety struct {
+	fixedSafety
+	runner *engine.Runner
+}
+
+func (e engineSafety) Protection(ctx context.Context, js *jobsetapi.JobSet) (protection admission.Protection, err error) {
+	queue := types.NamespacedName{Namespace: js.Namespace, Name: apis.QueueNameOf(js.Labels)}
+	err = e.runner.View(ctx, func(e *admission.Engine) { protection = e.Protection(js.UID, queue) })
+	return protection, err
+}
+
+// TestChoosePlanByOwnPolicy asks for a stricter stage admission than the ClusterQueue has, which allows deadlocks: the JobSet is protected from them.
+func TestChoosePlanByOwnPolicy(t *testing.T) {
+	runner := startRunner(t, &oneJobSet{}, admission.Config{Leader: admission.LedByKueue})
+	runner.Observe(admission.ClusterQueueObserved{ClusterQueue: &kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: "cq", Annotations: map[string]string{apis.StageAdmissionAnnotation: admission.Greedy}},
+		Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
+			CoveredResources: []corev1.ResourceName{corev1.ResourceCPU}, Flavors: []kueue.FlavorQuotas{{Name: "a100"}},
+		}}},
+	}})
+	runner.Observe(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ml"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"},
+	}})
+	r := &Reconciler{config: Config{Runner: runner, Safety: engineSafety{runner: runner}}}
+	for policy, want := range map[string]int{"": 2, admission.Safe: 1} {
+		s := newHolder(t)
+		s.JobSet.UID += types.UID(policy)
+		metav1.SetMetaDataAnnotation(&s.JobSet.ObjectMeta, apis.StageAdmissionAnnotation, policy)
+		if plan, err := r.choosePlan(t.Context(), s, s.Plan); err != nil || len(plan.Stages) != want || s.Refusal != "" {
+			t.Errorf("with stage admission %q the plan has %d stages, want %d; %q, %v", policy, len(plan.Stages), want, s.Refusal, err)
+		}
 	}
 }
