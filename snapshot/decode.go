@@ -24,6 +24,8 @@ type batch struct {
 	// placeOf returns the place of an object, for errors.
 	placeOf func(i int) string
 	raw     [][]byte
+	// interner lets objects share parts. It may be nil.
+	interner *interner
 
 	objects []Object
 	err     error
@@ -32,8 +34,10 @@ type batch struct {
 // A decoder decodes batches concurrently, and keeps their order.
 type decoder struct {
 	batches []*batch
-	pending chan *batch
-	workers sync.WaitGroup
+	// interner is that of the lines of a snapshot. Manifests share nothing.
+	interner interner
+	pending  chan *batch
+	workers  sync.WaitGroup
 }
 
 func newDecoder() *decoder {
@@ -98,7 +102,7 @@ func (d *decoder) twice(kind *Kind, object Object) error {
 func (b *batch) decode() {
 	b.objects = make([]Object, 0, len(b.raw))
 	for i, raw := range b.raw {
-		object, err := b.kind.decode(raw)
+		object, err := b.decodeOne(raw)
 		if err != nil {
 			b.err = fmt.Errorf("%s: %w", b.placeOf(i), err)
 			return
@@ -108,11 +112,22 @@ func (b *batch) decode() {
 	b.raw = nil
 }
 
-func (k *Kind) decode(raw []byte) (Object, error) {
-	object := k.new()
-	if err := json.Unmarshal(raw, object); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", k.GVK.Kind, err)
+// decodeOne decodes an object, which may share parts with others.
+func (b *batch) decodeOne(raw []byte) (Object, error) {
+	if b.interner != nil {
+		if object, ok := b.interner.decode(b.kind, raw); ok {
+			return b.kind.complete(object, raw)
+		}
 	}
+	object := b.kind.new()
+	if err := json.Unmarshal(raw, object); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", b.kind.GVK.Kind, err)
+	}
+	return b.kind.complete(object, raw)
+}
+
+// complete checks an object that was decoded, and sets its defaults.
+func (k *Kind) complete(object Object, raw []byte) (Object, error) {
 	if gvk := object.GetObjectKind().GroupVersionKind(); gvk != k.GVK && gvk != (schema.GroupVersionKind{}) {
 		return nil, fmt.Errorf("the object is a %s of %s, must be a %s of %s", gvk.Kind, gvk.GroupVersion(), k.GVK.Kind, k.GVK.GroupVersion())
 	}
@@ -165,6 +180,7 @@ func (d *decoder) readLines(kind *Kind, file string, r io.Reader) (objects int, 
 		end := bytes.LastIndexByte(chunk, '\n') + 1
 		before := objects
 		b := &batch{kind: kind, placeOf: func(i int) string { return fmt.Sprintf("%s line %d", file, before+i+1) }, raw: splitLines(chunk[:end])}
+		b.interner = &d.interner
 		rest = chunk[end:len(chunk):len(chunk)]
 		objects += len(b.raw)
 		if len(b.raw) > 0 {
