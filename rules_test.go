@@ -73,6 +73,7 @@ var layers = map[string][]string{
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
 	"simulator/internal/jobcontrollers": {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},
+	"simulator/internal/idle":           {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/scope":          {"apis", "admission", "snapshot", "simulator/internal/cluster"},
 	"simulator/internal/pastruns":       {"apis", "lifecycle/*", "snapshot"},
 	"simulator/internal/repeats":        {"apis", "admission", "snapshot", "simulator/internal/cluster", "simulator/internal/manager"},

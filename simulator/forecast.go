@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/durations"
+	"github.com/tranche-dev/tranche/simulator/internal/idle"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/pastruns"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -209,6 +210,7 @@ func (f *forecast) load(s *snapshot.Snapshot) (err error) {
 		return err
 	}
 	f.IsQuiet, f.IsSilent = true, true
+	f.idle = idle.SetAside(f.Cluster)
 	f.course = &durations.Course{Cluster: f.Cluster, Estimates: f.durations.Estimates, History: f.durations.PastRuns, OnlyLimits: f.onlyLimits}
 	f.Course = f.course
 	return nil
