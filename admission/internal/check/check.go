@@ -53,10 +53,11 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 	return refusal
 }
 
-// FirstRefusal returns the refusal of the first check that a candidate does not pass, or nil.
+// FirstRefusal returns the refusal of the first check that a candidate does not pass, or nil. A refused candidate has no victims.
 func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 	for _, rule := range rules() {
 		if refusal := rule(ck, l); refusal != nil {
+			l.Victims, l.awaits = nil, false
 			return refusal
 		}
 	}
