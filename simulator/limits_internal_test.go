@@ -208,11 +208,10 @@ func scheduleGangs(s *simulation, text string) error {
 		gang := strings.TrimSuffix(words[2], ":")
 		for i := range script.Lines {
 			if part, isPart := script.Lines[i].Statement.(scenario.Submit); isPart {
+				index, size := seen[gang], gangs[words[2]]
 				seen[gang]++
-				size := gangs[words[2]]
-				isLast := seen[gang] == size
 				s.Events.Add(script.Lines[i].At, func() {
-					if err := s.submitPart(part.Submission, words[1], gang, size, isLast); err != nil {
+					if err := s.submitPart(part.Submission, words[1], gang, index, size); err != nil {
 						s.Fail(err)
 					}
 				})
@@ -223,7 +222,7 @@ func scheduleGangs(s *simulation, text string) error {
 }
 
 // submitPart submits a part of a gang. Its plan exists when the last one does.
-func (s *simulation) submitPart(part *scenario.Submission, kind, gang string, size int, isLast bool) error { //nolint:revive // whether it is the last one
+func (s *simulation) submitPart(part *scenario.Submission, kind, gang string, index, size int) error {
 	if err := s.submit(*part); err != nil {
 		return err
 	}
@@ -235,9 +234,10 @@ func (s *simulation) submitPart(part *scenario.Submission, kind, gang string, si
 		metav1.SetMetaDataAnnotation(&w.ObjectMeta, apis.AdmitTogetherCountAnnotation, strconv.Itoa(size))
 	} else {
 		metav1.SetMetaDataLabel(&w.ObjectMeta, apis.PlanUIDLabel, "plan-"+gang)
+		metav1.SetMetaDataLabel(&w.ObjectMeta, apis.StageIndexLabel, strconv.Itoa(index))
 	}
 	s.PutWorkload(w)
-	if kind == "together" || !isLast {
+	if kind == "together" || index < size-1 {
 		return nil
 	}
 	var parts []*kueue.Workload
