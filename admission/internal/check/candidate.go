@@ -49,8 +49,8 @@ type Candidate struct {
 	Reservers []*model.JobSet
 	// GroupCandidate is set for a member of a co-admission group.
 	GroupCandidate *GroupCandidate
-	// isShort is true if there is not enough quota for it, now or after preemption.
-	isShort bool
+	// awaitsQuota is true if it waits until quota is released, for itself or for later stages.
+	awaitsQuota bool
 	// searched is the last search for victims.
 	searched *search
 

@@ -13,20 +13,21 @@ import (
 // blocks borrowers only: a stage that stays within the nominal quota of its own ClusterQueue ignores it. So does a stage that its JobSet has to
 // run before it releases quota: stage safety has promised that quota.
 
-// NominalReservation returns the usage to reserve for a stage that waits for quota, or nothing: with the first flavors with which the stage would
-// use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
+// NominalReservation returns the usage to reserve for a stage that waits for quota, or nothing: with the first flavors with which the stage, or the
+// peak that is admitted with it, would use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
 // co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once.
 func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
-	if !l.isShort || !l.Queue.MayReserveNominal() || l.Stage.Membership != nil {
+	if !l.awaitsQuota || !l.Queue.MayReserveNominal() || l.Stage.Membership != nil {
 		return nil
 	}
+	needs := ck.needs(l)
 	var reserved quota.Usage
 	ck.m.Tree.WhatIfEvicted(func() bool {
 		if l.Stage.PreemptQueue == l.Queue {
 			l.Queue.Node.Release(l.Stage.PreemptReserved)
 		}
-		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
-			if usage, ok := l.Queue.EntitledTo(choice.Usage(l.Items)); ok {
+		for _, need := range needs {
+			if usage, ok := l.Queue.EntitledTo(need); ok {
 				reserved = usage
 				break
 			}
@@ -34,6 +35,25 @@ func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
 		return true
 	})
 	return reserved
+}
+
+// needs returns what has to be free for a stage, as alternatives: its usage or, under policy Reserve, the peak of its JobSet, if that holds nothing
+// yet. It depends on no quota that is in use, so that the reservation is the same after a restart.
+func (ck *Checker) needs(l *Candidate) []quota.Usage {
+	if !l.hasPlan() || l.policy != model.Reserve || l.JobSet.ClaimQueue != nil {
+		return Choices(l.Items)
+	}
+	before := ck.m.Progress(l.JobSet, l.Queue)
+	var needs []quota.Usage
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		after := l.Admitted(before, choice)
+		if len(after.Ahead()) == 0 {
+			needs = append(needs, choice.Usage(l.Items))
+		} else {
+			needs = append(needs, after.Peaks()...)
+		}
+	}
+	return needs
 }
 
 // nominalReservers returns the stages whose nominal reservations do not count for a stage: those of other ClusterQueues if it stays within nominal

@@ -67,7 +67,7 @@ func (ck *Checker) fitsByPreemption(l *Candidate) (refusal *decision.Refusal, ok
 
 // short returns the refusal that lists the missing quota, and why no stage is preempted for it.
 func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
-	l.Effect, l.isShort = BlocksOthers, true
+	l.Effect, l.awaitsQuota = BlocksOthers, true
 	if l.waitsForLater() {
 		l.Effect = WaitsForChange
 	}

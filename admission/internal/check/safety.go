@@ -67,7 +67,7 @@ func stateStaysSafe(ck *Checker, l *Candidate) *decision.Refusal {
 			return nil
 		}
 	}
-	l.Effect = BlocksOthers
+	l.Effect, l.awaitsQuota = BlocksOthers, true
 	ck.WaitForOtherChoices(l)
 	return refusal
 }
