@@ -22,13 +22,15 @@ type Cycle struct {
 	// Held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
 	Held  []*model.ClusterQueue
 	rests uint64
+	// surplus is the ChargeEpoch at which victims last released more than their preemptor needs, in the current cycle.
+	surplus map[*quota.Node]uint64
 	// decisions are those of the current call of Decide.
 	decisions []decision.Decision
 }
 
 // New returns a Cycle that decides about the stages of a Model.
 func New(m *model.Model, checker *check.Checker) *Cycle {
-	return &Cycle{m: m, check: checker, rests: 1, deadlocked: map[*model.JobSet]struct{}{}}
+	return &Cycle{m: m, check: checker, rests: 1, deadlocked: map[*model.JobSet]struct{}{}, surplus: map[*quota.Node]uint64{}}
 }
 
 // runCycle runs one scheduling cycle of a cohort tree: it checks all stages that are not parked, until nothing more fits.
@@ -41,6 +43,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		n = &fairNominees{quota: cy.m.Tree, tree: fairshare.NewTournament(cy.m.Meter), root: g.Root, in: map[*quota.Node]*nominee{}}
 	}
 	cy.m.Cycles++
+	clear(cy.surplus)
 	for {
 		cy.nominateAll(g, n)
 		for _, q := range cy.m.ChangedReservations {
@@ -120,7 +123,7 @@ func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 
 // stillPasses reports whether a nominee still passes after the decisions since its nomination.
 func (cy *Cycle) stillPasses(n *nominee) bool {
-	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.PeakReservedIn(n.Queue)) == 0 && cy.stillHelps(n.Candidate) {
+	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.PeakReservedIn(n.Queue)) == 0 && cy.stillHelps(n) {
 		return true
 	}
 	if n.Preempts() || n.GroupCandidate != nil {

@@ -11,8 +11,14 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// stillHelps reports whether the victims, all of the stage's own ClusterQueue, which no other stage may take, are still valid and enough.
-func (cy *Cycle) stillHelps(l *check.Candidate) bool {
+// stillHelps reports whether the victims of a nominee, all of its own ClusterQueue, which no other stage may take, are still valid, enough and
+// necessary: they may not be if the victims of another stage release more than that one needs.
+func (cy *Cycle) stillHelps(l *nominee) bool {
+	for n := l.Queue.Node; n != nil; n = n.Parent() {
+		if cy.surplus[n] > l.asOf {
+			return false
+		}
+	}
 	for _, v := range l.Victims {
 		if v.Reason != kueue.InClusterQueueReason || model.EvictionUnitOf(v.Holder).Holder != v.Holder || v.Holder.IsEvicting() {
 			return false
@@ -60,7 +66,7 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 		}
 		cy.m.ChangedReservations = append(cy.m.ChangedReservations, model.EvictionUnitOf(v.Holder).Queue)
 	}
-	cy.m.WakeForSurplus(before)
+	cy.m.WakeForSurplus(before, func(n *quota.Node) { cy.surplus[n] = cy.m.ChargeEpoch })
 	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
 	l.Effect = check.BlocksOthers
 	l.Waits = nil

@@ -113,13 +113,15 @@ func (m *Model) UsageAfterEvictions(victims []preempt.Victim) []nodeUsage {
 	return all
 }
 
-// WakeForSurplus wakes the stages that may use quota of victims beyond what their preemptor has reserved: where less is used than before.
-func (m *Model) WakeForSurplus(before []nodeUsage) {
+// WakeForSurplus wakes the stages that may use quota of victims beyond what their preemptor has reserved: where less is used than before. It calls a
+// function with these nodes.
+func (m *Model) WakeForSurplus(before []nodeUsage, note func(*quota.Node)) {
 	m.Tree.WhatIfEvicted(func() bool {
 		before = slices.DeleteFunc(before, func(u nodeUsage) bool { return u.node.Used(u.id) >= u.used })
 		return true
 	})
 	for _, u := range before {
+		note(u.node)
 		if u.node == u.queue.Node {
 			m.wakeIn(u.queue, u.id, m.yieldable(u.queue.CohortTree, u.id))
 		} else {
