@@ -55,6 +55,11 @@ const (
 	// StageLabel names, on a quota Workload, its stage of the JobSet, and on a PodGroup the stage that it starts with.
 	StageLabel = "tranche.dev/stage"
 
+	// QuotaInUseFinalizer is on the quota Workload of a stage that another engine admits, until no pod uses its quota, and until its JobSet has
+	// finished, since it records that the stage has succeeded. Kueue's manager removes its own finalizer from Workloads that it deletes, and from
+	// those of JobSets that are deleted. Where Tranche admits, quota Workloads have Kueue's finalizer instead.
+	QuotaInUseFinalizer = "tranche.dev/quota-in-use"
+
 	// StageIndexLabel is, on a quota Workload, the position of its stage in the stage plan, counted from 0.
 	StageIndexLabel = "tranche.dev/stage-index"
 

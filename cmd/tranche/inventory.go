@@ -222,7 +222,7 @@ func (found *inventory) write(out io.Writer, outcome []string) error {
 		}
 	}
 	if len(found.pinned) > 0 {
-		lines = append(lines, fmt.Sprintf("%s: the finalizer %s will be removed", countKinds(found.pinned), kueue.ResourceInUseFinalizerName))
+		lines = append(lines, fmt.Sprintf("%s: the finalizer %s will be removed", countKinds(found.pinned), namesOfFinalizers(found.pinned)))
 	}
 	lines = append(append(lines, outcome...), found.kueueOutcome()...)
 	if found.gated > 0 {

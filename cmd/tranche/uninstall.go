@@ -160,21 +160,19 @@ func (c *cluster) removeFinalizers(ctx context.Context, out io.Writer, pinned []
 	if len(pinned) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "removed the finalizer %s of %s\n", kueue.ResourceInUseFinalizerName, countKinds(pinned))
+	_, err := fmt.Fprintf(out, "removed the finalizer %s of %s\n", namesOfFinalizers(pinned), countKinds(pinned))
 	return err
 }
 
 func (c *cluster) unpin(ctx context.Context, object client.Object) error {
-	if !slices.Contains(object.GetFinalizers(), kueue.ResourceInUseFinalizerName) {
+	if !slices.ContainsFunc(object.GetFinalizers(), isFinalizer) {
 		return nil
 	}
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("copy %s %s", kindOf(object), client.ObjectKeyFromObject(object))
 	}
-	object.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(name string) bool {
-		return name == kueue.ResourceInUseFinalizerName
-	}))
+	object.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), isFinalizer))
 	// The lock keeps a finalizer that another client adds in the meantime.
 	err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {

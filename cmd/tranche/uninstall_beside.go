@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +40,28 @@ func isOfKueue(config admissionregistrationv1.ValidatingWebhookConfiguration) bo
 	})
 }
 
+// isFinalizer reports whether the manager sets a finalizer.
+func isFinalizer(name string) bool {
+	return name == kueue.ResourceInUseFinalizerName || name == apis.QuotaInUseFinalizer
+}
+
+// namesOfFinalizers lists the finalizers of objects that the manager has set.
+func namesOfFinalizers(objects []client.Object) string {
+	var names []string
+	for _, object := range objects {
+		for _, name := range object.GetFinalizers() {
+			if isFinalizer(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " or ")
+}
+
 // isPinned reports whether the finalizer of an object has to be removed. Beside Kueue, only the quota Workloads of stages are Tranche's.
 func (found *inventory) isPinned(object client.Object) bool {
-	if !slices.Contains(object.GetFinalizers(), kueue.ResourceInUseFinalizerName) {
+	if !slices.ContainsFunc(object.GetFinalizers(), isFinalizer) {
 		return false
 	}
 	_, isWorkload := object.(*kueue.Workload)

@@ -16,12 +16,14 @@ func TestIsPinned(t *testing.T) {
 	pinned := metav1.ObjectMeta{Finalizers: []string{kueue.ResourceInUseFinalizerName}}
 	stage := pinned
 	stage.Labels = map[string]string{apis.StageLabel: "first"}
+	ours := metav1.ObjectMeta{Finalizers: []string{apis.QuotaInUseFinalizer}, Labels: stage.Labels}
 	for _, c := range []struct {
 		name            string
 		object          client.Object
 		instead, beside bool
 	}{
 		{"quota Workload of a stage", &kueue.Workload{ObjectMeta: stage}, true, true},
+		{"quota Workload of a stage with the finalizer of Tranche", &kueue.Workload{ObjectMeta: ours}, true, true},
 		{"Workload of another job", &kueue.Workload{ObjectMeta: pinned}, true, false},
 		{"ClusterQueue", &kueue.ClusterQueue{ObjectMeta: pinned}, true, false},
 		{"ClusterQueue with the label of a stage", &kueue.ClusterQueue{ObjectMeta: stage}, true, false},

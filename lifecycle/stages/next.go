@@ -155,7 +155,7 @@ func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
 
 // removeFinalizer removes the finalizer of a quota Workload, and does nothing if it has none.
 func (w *Step) removeFinalizer(workload *kueue.Workload) {
-	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
+	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) || slices.Contains(workload.Finalizers, apis.QuotaInUseFinalizer) {
 		w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
 	}
 }
@@ -175,7 +175,7 @@ func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.Reopen = append(w.Reopen, st.workload)
-		} else if !st.hasPods && w.isSettled(s, st.workload) {
+		} else if !st.hasPods && !s.OtherEngine && w.isSettled(s, st.workload) {
 			w.removeFinalizer(st.workload)
 		}
 	default:
@@ -184,11 +184,14 @@ func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 }
 
 // handleDeleted handles a quota Workload that a user has deleted: it holds the Jobs of the stage again, as after an eviction, and then removes the
-// finalizer of the quota Workload. The next reconcile creates a new one.
+// finalizer of the quota Workload. The next reconcile creates a new one. Kueue's manager deletes finished Workloads after a while: if another engine
+// admits, they stay until the JobSet has finished, because they record that their stages have succeeded.
 func (w *Step) handleDeleted(s *jobsetstate.Snapshot, st *stage) {
 	gone := !st.hasPods
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
 		gone = w.stop(s, st)
+	} else if s.OtherEngine && !st.mustRunAgain() {
+		return
 	}
 	if gone {
 		w.removeFinalizer(st.workload)

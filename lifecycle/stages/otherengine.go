@@ -6,6 +6,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -35,6 +36,14 @@ func Opening(s *jobsetstate.Snapshot) []string {
 		}
 	}
 	return names
+}
+
+// finalizerOf returns the finalizer of a new quota Workload.
+func finalizerOf(s *jobsetstate.Snapshot) string {
+	if s.OtherEngine {
+		return apis.QuotaInUseFinalizer
+	}
+	return kueue.ResourceInUseFinalizerName
 }
 
 // isClosed reports whether a stage has not been opened yet in its current attempt.

@@ -3,12 +3,14 @@ package stages
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -46,6 +48,27 @@ func reserve(s *jobsetstate.Snapshot, name, evicted string) {
 			w.Status.Admission = &kueue.Admission{ClusterQueue: "cq"}
 			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue})
 			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: evicted})
+		}
+	}
+}
+
+// finished is a world whose first stage has finished while the second one runs.
+func finished(workload, job string) world {
+	return world{started: true, workloads: map[string]string{"init": workload, "train": "admitted"}, jobs: map[string]string{"init": job, "train": "running"}}
+}
+
+// Kueue's manager removes its own finalizer from Workloads that it deletes.
+func TestFinalizer(t *testing.T) {
+	s := world{}.build(t)
+	for _, c := range []struct {
+		other bool
+		want  string
+	}{{false, "kueue.x-k8s.io/resource-in-use"}, {true, "tranche.dev/quota-in-use"}} {
+		s.OtherEngine = c.other
+		for _, w := range Next(s).CreateWorkloads {
+			if diff := cmp.Diff([]string{c.want}, w.Finalizers); diff != "" {
+				t.Errorf("finalizers of %s (-want +got):\n%s", w.Name, diff)
+			}
 		}
 	}
 }
@@ -120,10 +143,21 @@ func TestOtherEngine(t *testing.T) {
 			change: func(s *jobsetstate.Snapshot) { bar(s, "init", apis.ResizeGate) },
 			want:   []string{"bar init="},
 		},
+		"a finished stage keeps its finalizer while its JobSet runs": {world: finished("finished pinned", "complete")},
+		"also when its quota Workload is deleted, and its Jobs are":  {world: finished("finished pinned deleted", "held")},
+		"a restart releases the record": {
+			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "finished pinned deleted attempt0", "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}},
+			want:  []string{"unpin init"},
+		},
+		"so does the end of the JobSet": {
+			world: world{over: jobset.JobSetCompleted, started: true, workloads: map[string]string{"init": "finished pinned deleted", "train": "finished pinned"}, jobs: map[string]string{"init": "complete", "train": "complete"}},
+			want:  []string{"unpin init", "unpin train"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.world.build(t)
 			otherEngine(s, c.unsafe)
+			s.Now = time.Now().Add(time.Hour) // nothing is too early to be written
 			if c.change != nil {
 				c.change(s)
 			}

@@ -312,7 +312,7 @@ func newWorkload(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
 				apis.StageLabel:      st.Name,
 				apis.StageIndexLabel: strconv.Itoa(st.index),
 			},
-			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
+			Finalizers:      []string{finalizerOf(s)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
 		},
 		Spec: kueue.WorkloadSpec{

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // IfSameUID returns a merge patch that the API server rejects if another object has taken the name, such as the Job of a later restart attempt.
@@ -107,10 +109,11 @@ func ApplyWorkloadStatus(ctx context.Context, c client.Client, workload *kueue.W
 	return &written, nil
 }
 
-// RemoveFinalizer removes Kueue's finalizer from a quota Workload, if it has it. It does nothing if the Workload has disappeared.
+// RemoveFinalizer removes the finalizer from a quota Workload, Tranche's or Kueue's, if it has one. It does nothing if the Workload has disappeared.
 func RemoveFinalizer(ctx context.Context, c client.Client, workload *kueue.Workload) error {
 	after := workload.DeepCopy()
-	if !controllerutil.RemoveFinalizer(after, kueue.ResourceInUseFinalizerName) {
+	isOurs := controllerutil.RemoveFinalizer(after, apis.QuotaInUseFinalizer)
+	if !controllerutil.RemoveFinalizer(after, kueue.ResourceInUseFinalizerName) && !isOurs {
 		return nil
 	}
 	if err := c.Patch(ctx, after, IfSameUID(workload)); client.IgnoreNotFound(err) != nil {
