@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -21,12 +22,7 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
 		DeferCleanup(stopBeside)
-		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "stage-safety"}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
-		Expect(env.Admin.Create(ctx, check)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
-			g.Expect(check.Status.Conditions).To(ContainElement(And(HaveField("Type", kueue.AdmissionCheckActive), HaveField("Status", metav1.ConditionTrue))))
-		}).WithContext(ctx).Should(Succeed())
+		newSafetyCheck(ctx, "stage-safety")
 	}, NodeTimeout(patience))
 
 	It("do not deadlock with the AdmissionCheck", func(ctx SpecContext) {
@@ -79,6 +75,16 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 })
 
 func judgedStages(cq *kueue.ClusterQueue) { checked("stage-safety")(cq) }
+
+// newSafetyCheck creates an AdmissionCheck that our manager answers, and waits until it is active.
+func newSafetyCheck(ctx context.Context, name string) {
+	GinkgoHelper()
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
+	Expect(env.Admin.Create(ctx, check)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(meta.IsStatusConditionTrue(read(ctx, check)(g).Status.Conditions, kueue.AdmissionCheckActive)).To(BeTrue())
+	}).WithContext(ctx).Should(Succeed())
+}
 
 // launcherAndWorkers returns a JobSet whose launcher keeps its GPU until its worker, which needs another one, has run.
 func launcherAndWorkers(namespace, name string) *jobsetapi.JobSet {
