@@ -1,5 +1,6 @@
 // Package main is `make demo`: it brings a real control plane up with fake GPU nodes, installs Tranche from the manifests in config,
-// submits the sample JobSets of two teams, more than fit at once, and shows their stages.
+// submits the sample JobSets of two teams, more than fit at once, and shows their stages. With -kueue the manager of Kueue admits the stages, and
+// Jobs of its own in the same cohort.
 package main
 
 import (
@@ -26,6 +27,7 @@ const (
 
 func main() {
 	keep := flag.Bool("keep", false, "keep the cluster running after the demo, until interrupted")
+	beside := flag.Bool("kueue", false, "run beside the manager of Kueue, which admits stages and Jobs of its own")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -33,7 +35,7 @@ func main() {
 	if *keep {
 		finish = awaitInterrupt
 	}
-	if err := run(ctx, finish); err != nil {
+	if err := run(ctx, *beside, finish); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
@@ -41,13 +43,17 @@ func main() {
 }
 
 // run starts everything, plays the script, and calls finish before it stops everything.
-func run(ctx context.Context, finish func(context.Context, *testenv.World)) error {
-	w, err := setUp(ctx)
+func run(ctx context.Context, beside bool, finish func(context.Context, *testenv.World)) error {
+	start, perform := setUp, play
+	if beside {
+		start, perform = setUpBeside, playBeside
+	}
+	w, err := start(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.Stop() //nolint:errcheck // the process ends, and everything with it
-	if err := play(ctx, w); err != nil {
+	if err := perform(ctx, w); err != nil {
 		return err
 	}
 	finish(ctx, w)
@@ -78,11 +84,14 @@ func setUp(ctx context.Context) (*testenv.World, error) {
 	}
 	// Those of other schedulers, for the sample of pods in a PodGroup.
 	if err := w.InstallPodGroups(); err != nil {
-		return nil, errors.Join(err, w.Stop())
+		return nil, stopped(w, err)
 	}
 	say("Ready after %s, with the CRDs, RBAC and admission policies from config/.", seconds(time.Since(began)))
 	return w, nil
 }
+
+// stopped stops what has been started before an error.
+func stopped(w *testenv.World, err error) error { return errors.Join(err, w.Stop()) }
 
 // pools are the fake nodes: plain ones, and two with 8 GPUs for each team.
 func pools() []controlplane.NodePool {
@@ -115,12 +124,7 @@ func play(ctx context.Context, w *testenv.World) error {
 	if err := script.submit(ctx, w); err != nil {
 		return err
 	}
-	var quota int64
-	for _, team := range script.teams {
-		quota += script.quota[team]
-	}
-	say("Submitted %d JobSets: %d samples, %d copies each, from %d teams with a total quota of %d GPUs.\n",
-		len(script.jobSets), len(script.samples), copies, len(script.teams), quota)
+	say("%s.\n", script)
 	if err := show(ctx, observer, len(script.jobSets)); err != nil {
 		return err
 	}

@@ -79,8 +79,8 @@ func (o *observer) see(event watch.Event) {
 
 // note remembers when a stage was seen to be admitted, ready and finished.
 func (o *observer) note(w *kueue.Workload) {
-	if w.Labels[apis.GrowthLabel] != "" {
-		return // the stay is that of the stage
+	if w.Labels[apis.GrowthLabel] != "" || w.Labels[apis.JobSetLabel] == "" {
+		return // the stay is that of the stage, and Jobs of Kueue have none
 	}
 	id := stageID{w.Namespace + "/" + w.Labels[apis.JobSetLabel], w.Labels[apis.StageLabel]}
 	s := o.stays[id]
@@ -126,12 +126,14 @@ func (o *observer) advance(now time.Time) {
 	o.idle += float64(max(0, held-used)) * dt
 }
 
-// amounts returns the GPUs that are reserved, and those that running pods of JobSets have.
+// amounts returns the GPUs that are reserved for JobSets, and those that their running pods have.
 func (o *observer) amounts() (held, used int64) {
 	for _, object := range o.objects {
 		switch object := object.(type) {
 		case *kueue.Workload:
-			held += heldBy(object)
+			if object.Labels[apis.JobSetLabel] != "" {
+				held += heldBy(object)
+			}
 		case *corev1.Pod:
 			if object.Status.Phase == corev1.PodRunning && object.Labels[jobset.JobSetUIDKey] != "" {
 				for i := range object.Spec.Containers {
@@ -194,17 +196,20 @@ type row struct {
 	finished                  bool
 }
 
-// rows returns a line for each JobSet, in the order of submission.
+// rows returns a line for each JobSet, and for each Job that Kueue manages, in the order of submission.
 func (o *observer) rows() []row {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	workloads := map[string][]*kueue.Workload{}
+	var rows []row
 	for _, object := range o.objects {
 		if w, ok := object.(*kueue.Workload); ok {
+			if owner := metav1.GetControllerOf(w); owner != nil && owner.Kind == "Job" {
+				rows = append(rows, jobRow(w, owner))
+			}
 			workloads[w.Labels[apis.JobUIDLabel]] = append(workloads[w.Labels[apis.JobUIDLabel]], w)
 		}
 	}
-	var rows []row
 	for _, object := range o.objects {
 		if js, ok := object.(*jobsetapi.JobSet); ok {
 			stages := workloads[string(js.UID)]

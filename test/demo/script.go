@@ -109,3 +109,13 @@ func (s *script) submit(ctx context.Context, w *testenv.World) error {
 }
 
 func newReader(data []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(data)) }
+
+// String describes what was submitted.
+func (s *script) String() string {
+	var quota int64
+	for _, team := range s.teams {
+		quota += s.quota[team]
+	}
+	return fmt.Sprintf("Submitted %d JobSets: %d samples, %d copies each, from %d teams with a total quota of %d GPUs",
+		len(s.jobSets), len(s.samples), copies, len(s.teams), quota)
+}
