@@ -66,7 +66,7 @@ func addBesideControllers(ctx context.Context, mgr ctrl.Manager, b *basis) error
 	jobSets.Safety = safety
 	return errors.Join(
 		mgr.Add(b.runner),
-		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: b.runner, Metrics: b.counts, Version: versionText()}),
+		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: b.runner, Metrics: b.counts, Version: versionText(), Mode: b.config.Mode}),
 		queues.FeedWithManager(ctx, mgr, queues.Config{Runner: b.runner, Devices: admission.DevicesOf(&b.config.Resources)}),
 		jobset.SetupWithManager(ctx, mgr, jobSets),
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),

@@ -130,7 +130,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	workers, throttle := config.Concurrency.Workers, engine.NewThrottle(runner)
 	return errors.Join(
 		mgr.Add(runner),
-		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: runner, Metrics: counts, Version: versionText()}),
+		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: runner, Metrics: counts, Version: versionText(), Mode: config.Mode}),
 		queues.SetupWithManager(ctx, mgr, queues.Config{Runner: runner, Devices: admission.DevicesOf(&config.Resources), Workers: workers}),
 		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
 			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
 // timeout is how long a scrape waits for the engine.
@@ -64,6 +65,8 @@ type Config struct {
 	Metrics *Metrics
 	// Version is the version of the manager.
 	Version string
+	// Mode is the mode of the configuration.
+	Mode configapi.Mode
 }
 
 // Metrics has the counters and histograms of one manager. Its methods may be called from any goroutine.
@@ -117,6 +120,15 @@ func buildInfo(version string) prometheus.Collector {
 		Help: "Always 1. The labels describe the build of this binary; git_version is the version of Tranche.",
 	}, []string{"git_version", "git_commit", "build_date", "go_version", "compiler", "platform"})
 	info.With(labels).Set(1)
+	return info
+}
+
+// modeInfo returns which engine admits, so that rules can leave out what the other one does.
+func modeInfo(mode configapi.Mode) prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tranche_mode_info", Help: "Always 1. The label is the mode of the configuration: in Beside, Kueue admits.",
+	}, []string{"mode"})
+	info.WithLabelValues(string(mode)).Set(1)
 	return info
 }
 

@@ -50,7 +50,7 @@ func describe(t *testing.T, collectors ...prometheus.Collector) []family {
 
 func everything() []prometheus.Collector {
 	m := New(Replica{})
-	return append(m.Collectors(), NewCollector(Config{Metrics: m}), buildInfo("v1"))
+	return append(m.Collectors(), NewCollector(Config{Metrics: m}), buildInfo("v1"), modeInfo("Instead"))
 }
 
 // TestReference keeps docs/reference/metrics.md the list of all metrics.

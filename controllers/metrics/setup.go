@@ -22,7 +22,7 @@ import (
 
 // SetupWithManager registers the metrics, and starts to record the transitions of quota Workloads. Call it once.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
-	for _, collector := range append(config.Metrics.Collectors(), NewCollector(config), buildInfo(config.Version)) {
+	for _, collector := range append(config.Metrics.Collectors(), NewCollector(config), buildInfo(config.Version), modeInfo(config.Mode)) {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
