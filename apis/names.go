@@ -33,6 +33,10 @@ const (
 	// JobSetLabel names, on a quota Workload, on objects of gangs and on the ConfigMap of a group, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"
 
+	// AdoptedAnnotation is on the quota Workload of a Job or a JobSet that ran when Tranche was installed: it is charged as it is, also beyond
+	// quota, and no preemption evicts it. On such a JobSet it records that the JobSet runs as one stage.
+	AdoptedAnnotation = "tranche.dev/adopted"
+
 	// JobLabel names, on a quota Workload, the queued Job that it belongs to.
 	JobLabel = "tranche.dev/job"
 
@@ -156,6 +160,9 @@ const (
 
 	// SuspendedGate gates the stages of a JobSet, or the quota Workload of a queued Job, that its user has suspended.
 	SuspendedGate = "tranche.dev/suspended"
+
+	// AdoptionGate gates the quota Workload of an object that ran when Tranche was installed, until its admission is written.
+	AdoptionGate = "tranche.dev/adoption"
 
 	// ResizeGate gates a stage that has released its quota until it asks for its current number of pods.
 	ResizeGate = "tranche.dev/resize"

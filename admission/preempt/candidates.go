@@ -124,6 +124,8 @@ func (c *cursor) settle(policy kueue.PreemptionPolicy, r *Request) {
 			c.chunk, c.at = c.chunk+1, 0
 		case r.mayPreempt(policy, in.holders[c.at]):
 			return
+		case in.holders[c.at].IsExempt:
+			c.at++
 		case policy == kueue.PreemptionPolicyLowerPriority, in.holders[c.at].Priority > r.Priority:
 			c.chunk = len(c.list.chunks)
 		case !in.newest.After(r.Queued):

@@ -153,6 +153,9 @@ func (s *search) fits(b borrowing) bool {
 
 // mayPreempt reports whether a policy lets the request preempt a Holder.
 func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
+	if h.IsExempt {
+		return false
+	}
 	switch policy {
 	case kueue.PreemptionPolicyAny:
 		return true

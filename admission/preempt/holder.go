@@ -23,6 +23,8 @@ type Holder struct {
 	Continues bool
 	// IsTakenFairly is true if fair sharing evicts it. It is set before the Holder is evicted.
 	IsTakenFairly bool
+	// IsExempt is true if no preemption may evict the Holder.
+	IsExempt bool
 
 	queue   *Queue
 	leaving bool

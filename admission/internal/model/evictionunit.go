@@ -66,7 +66,7 @@ func (t *evictionUnit) isOf(s *Stage) bool {
 	if h == nil || !s.Entry.IsCharged() {
 		return h == nil && !s.Entry.IsCharged()
 	}
-	isSame := t.Queue == s.Entry.ClusterQueue && h.Priority == int64(s.Priority) && h.Usage.Equal(s.Entry.Usage) &&
+	isSame := t.Queue == s.Entry.ClusterQueue && h.IsExempt == s.IsAdopted && h.Priority == int64(s.Priority) && h.Usage.Equal(s.Entry.Usage) &&
 		h.Queued.Equal(s.Created) && h.Reserved.Equal(s.ReservedAt)
 	if isSame && s.IsLeaving() {
 		if !h.IsEvicting() {
@@ -119,6 +119,7 @@ func newEvictionUnit(uid types.UID, stages []*Stage) evictionUnit {
 		}
 		h.Priority = max(h.Priority, int64(s.Priority))
 		h.IsTakenFairly = h.IsTakenFairly || s.IsTakenFairly
+		h.IsExempt = h.IsExempt || s.IsAdopted
 		h.Queued, h.Reserved = earlier(h.Queued, s.Created), earlier(h.Reserved, s.ReservedAt)
 	}
 	t.Holder = h
@@ -147,7 +148,7 @@ func (t *evictionUnit) says(o *evictionUnit) bool {
 		return t.Holder == o.Holder
 	}
 	return t.Queue == o.Queue && t.Holder.Usage.Equal(o.Holder.Usage) && t.Holder.Priority == o.Holder.Priority &&
-		t.Holder.Continues == o.Holder.Continues && t.Holder.Queued.Equal(o.Holder.Queued) && t.Holder.Reserved.Equal(o.Holder.Reserved) &&
+		t.Holder.Continues == o.Holder.Continues && t.Holder.IsExempt == o.Holder.IsExempt && t.Holder.Queued.Equal(o.Holder.Queued) && t.Holder.Reserved.Equal(o.Holder.Reserved) &&
 		t.Holder.IsEvicting() == slices.ContainsFunc(o.Stages, (*Stage).takesAlong) && slices.Equal(t.Stages, o.Stages)
 }
 

@@ -29,6 +29,8 @@ type Stage struct {
 	Attempt  int
 	// IsGrowth is true if the stage already holds quota, and this quota Workload is only for the pods by which it has grown.
 	IsGrowth bool
+	// IsAdopted is true if its pods ran before Tranche was installed. No preemption evicts it.
+	IsAdopted bool
 	Created  time.Time
 
 	// From the spec, converted once for each generation. Unsupported is what the Engine cannot do for it, or empty.

@@ -132,7 +132,7 @@ func (o *Observer) adoptSpec(s *model.Stage, object *kueue.Workload) {
 	s.Created = object.CreationTimestamp.Time
 	s.Index = number(object.Labels[apis.StageIndexLabel])
 	s.Attempt = number(object.Annotations[apis.AttemptAnnotation])
-	s.IsGrowth = object.Labels[apis.GrowthLabel] != ""
+	s.IsGrowth, s.IsAdopted = object.Labels[apis.GrowthLabel] != "", object.Annotations[apis.AdoptedAnnotation] != ""
 	s.Priority, s.Unsupported = priorityOf(object), unsupported(object)
 	s.PodSets = object.Spec.PodSets
 	s.Pinned, s.IsGang = object.Annotations[apis.FlavorsAnnotation], object.Labels[apis.PodGroupKey] != ""
