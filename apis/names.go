@@ -37,6 +37,11 @@ const (
 	// quota, and no preemption evicts it. On such a JobSet it records that the JobSet runs as one stage.
 	AdoptedAnnotation = "tranche.dev/adopted"
 
+	// QueueJobsBinding and HoldJobSetsBinding are the MutatingAdmissionPolicyBindings of the policies that hold queued Jobs and JobSets. Objects that
+	// were created before these are adopted.
+	QueueJobsBinding   = "tranche-queue-jobs"
+	HoldJobSetsBinding = "tranche-hold-jobsets"
+
 	// JobLabel names, on a quota Workload, the queued Job that it belongs to.
 	JobLabel = "tranche.dev/job"
 

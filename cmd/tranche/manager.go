@@ -139,7 +139,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		jobset.SetupWithManager(ctx, mgr, jobSets),
 		queuedjob.SetupWithManager(mgr, queuedjob.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces,
-			Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads, Workers: int(*workers.JobSet),
+			Devices: admission.DevicesOf(&config.Resources), Charges: admission.ConfigOf(config).Charges,
+			Retention: config.ObjectRetentionPolicies.Workloads, Workers: int(*workers.JobSet),
 		}),
 		podgang.SetupWithManager(ctx, mgr, podgang.Config{
 			Runner: runner, Recorder: recorder, Metrics: counts, Resources: watcher, Namespaces: namespaces,

@@ -63,6 +63,7 @@ func all() []struct {
 		{"JobSet", events.GroupTimedOut(37, 64)},
 		{"JobSet", events.GroupNotKept(`ConfigMap "train-group-scheduling" exists and is not owned by the JobSet: give it another name`)},
 		{"Job", events.JobStarted("research")},
+		{"Job", events.JobAdopted("research")},
 		{"Job", events.JobStopped("The ClusterQueue is stopped")},
 		{"Job", events.JobRequeued("The ClusterQueue is stopped")},
 		{"Job", events.JobSuspended()},

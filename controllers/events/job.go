@@ -7,6 +7,11 @@ func JobStarted(queue string) Event {
 	return normal("Started", "Release", "Released the Job, which is admitted in ClusterQueue %q", queue)
 }
 
+// JobAdopted reports that a Job which ran before Tranche was installed is charged.
+func JobAdopted(queue string) Event {
+	return normal("Adopted", "Admit", "Charged the Job, which ran before Tranche was installed, to ClusterQueue %q; it runs on", queue)
+}
+
 // JobStopped reports that a queued Job was suspended.
 func JobStopped(why string) Event { return normal("Stopped", "Hold", "Suspended the Job: %s", why) }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
@@ -48,6 +49,9 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName, from cl
 	if err := r.readDemand(ctx, s); err != nil {
 		return nil, err
 	}
+	if err := r.readTarget(ctx, s); err != nil {
+		return nil, err
+	}
 	s.Charged, err = apply.Charged(ctx, r.config.Runner, s.Owned.Workloads)
 	return s, err
 }
@@ -64,7 +68,7 @@ func (r *Reconciler) readJob(ctx context.Context, s *queuedjob.Snapshot, from cl
 	case !job.DeletionTimestamp.IsZero():
 		s.Leaving = &job
 		return nil
-	case !queuedjob.IsQueued(&job):
+	case !queuedjob.IsQueued(&job) && !queuedjob.IsForeign(&job):
 		return nil
 	}
 	var namespace corev1.Namespace
@@ -73,6 +77,29 @@ func (r *Reconciler) readJob(ctx context.Context, s *queuedjob.Snapshot, from cl
 	}
 	if r.config.Namespaces.Matches(labels.Set(namespace.Labels)) {
 		s.Job = &job
+	}
+	return nil
+}
+
+// readTarget reads where a Job is charged that was there before the admission policies. A Job that is newer than these is not adopted.
+func (r *Reconciler) readTarget(ctx context.Context, s *queuedjob.Snapshot) error {
+	if !queuedjob.IsForeign(s.Job) {
+		return nil
+	}
+	since, err := apply.PoliciesSince(ctx, r.reader, apis.QueueJobsBinding)
+	if err != nil {
+		return err
+	}
+	var missing string
+	queue := types.NamespacedName{Namespace: s.Job.Namespace, Name: s.Job.Labels[apis.QueueLabel]}
+	if s.Target, missing, err = apply.AdoptionTarget(ctx, r.config.Client, "Job", queue, r.config.Charges); err != nil {
+		return err
+	}
+	switch {
+	case !adoption.IsOlder(s.Job, since):
+		s.Refusal = adoption.NotOlder("Job")
+	case s.Refusal == "" && missing != "" && !childjob.IsHeld(s.Job):
+		s.Refusal = missing
 	}
 	return nil
 }

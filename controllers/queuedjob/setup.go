@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
@@ -50,6 +51,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Devices maps devices to the resources that are charged for them. Jobs that claim other devices are refused.
 	Devices device.Mapping
+	// Charges determine what is charged for a Job that ran before Tranche was installed.
+	Charges charge.Rules
 	// Retention configures how long finished quota Workloads are kept, and Jobs that the manager has deactivated.
 	Retention configapi.WorkloadRetentionPolicy
 	// Namespaces selects the namespaces whose Jobs are managed, by their labels.
@@ -100,11 +103,11 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 		Complete(r)
 }
 
-// isHeldBySelf passes queued Jobs, and no Jobs of JobSets.
+// isHeldBySelf passes queued Jobs and those that were there before the admission policies, and no Jobs of JobSets.
 func isHeldBySelf() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
 		job, ok := object.(*batchv1.Job)
-		return ok && queuedjob.IsQueued(job)
+		return ok && (queuedjob.IsQueued(job) || queuedjob.IsForeign(job))
 	})
 }
 

@@ -26,7 +26,7 @@ func (r *Reconciler) write(ctx context.Context, s *queuedjob.Snapshot, step *que
 		return func(w *queuedjob.Step) error { return write(ctx, s, w) }
 	}
 	err := step.Write(&queuedjob.Writer{
-		Create: part(r.create), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release),
+		Create: part(r.create), Admit: part(r.admit), Adopt: part(r.adopt), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release),
 		EndPods: part(r.endPods), Progress: part(r.progress), ReleaseQuota: part(r.releaseQuota), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
 		Change:           func(w *queuedjob.Step) error { return r.writer.Change(ctx, w.Change.Before, w.Change.After) },
 		Conclude:         func(w *queuedjob.Step) error { return r.suspend(ctx, w.Conclude, new(false)) },
@@ -57,11 +57,30 @@ func (r *Reconciler) create(ctx context.Context, s *queuedjob.Snapshot, w *queue
 	return err
 }
 
-// explainExisting reports a Workload that has the name of the quota Workload and is not of the Job. Otherwise the cache does not show it yet.
+// admit admits the quota Workload of a Job that ran before Tranche was installed. The quota Workload must not have changed.
+func (r *Reconciler) admit(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
+	written, err := r.writer.Admission(ctx, w.Admit.Workload, workloadstatus.Admitted(w.Admit.Workload, w.Admit.Admission, s.Now))
+	if written != nil {
+		events.JobAdopted(string(w.Admit.Admission.ClusterQueue)).EmitAbout(r.config.Recorder, s.Job, written)
+	}
+	return err
+}
+
+// adopt makes a Job a queued Job. The Job must not have changed: it may have been resumed, or resized.
+func (r *Reconciler) adopt(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
+	err := r.config.Client.Patch(ctx, w.Adopt, patch.Locked(s.Job, s.Job.ResourceVersion))
+	return ignoreNotFound(err, "make Job %s a queued Job", s.Key)
+}
+
+// explainExisting reports a Workload that has the name of the quota Workload and is not of the Job. The Workload that Kueue has made for the Job
+// becomes its quota Workload. Otherwise the cache does not show it yet.
 func (r *Reconciler) explainExisting(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
 	var existing kueue.Workload
 	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.Create), &existing); err != nil {
 		return fmt.Errorf("read quota Workload %s, which exists: %w", client.ObjectKeyFromObject(w.Create), err)
+	}
+	if taken := queuedjob.TakenOver(s.Job, &existing); taken != nil {
+		return r.writer.Change(ctx, &existing, taken)
 	}
 	if w.Refusal = queuedjob.Taken(s.Job, &existing); w.Refusal != "" {
 		w.RequeueAfter = workloadstatus.RecheckAfter

@@ -131,6 +131,52 @@ func Restored(job *batchv1.Job) *batchv1.Job {
 	return restored
 }
 
+// WithForeignAdditions records in annotations what another manager has added to the pod template of a Job: labels that name the quota of its pods, and,
+// if the template before the additions is known, node labels, tolerations, scheduling gates, and other labels and annotations.
+func WithForeignAdditions(job *batchv1.Job, original *corev1.PodTemplateSpec) *batchv1.Job {
+	after := job.DeepCopy()
+	template := &after.Spec.Template
+	var added additions
+	if original == nil {
+		original = template
+	}
+	original = original.DeepCopy()
+	for _, key := range []string{apis.PodSetLabel, apis.ClusterQueueLabel, apis.LocalQueueLabel} {
+		delete(original.Labels, key)
+	}
+	added.Labels = addedKeys(template.Labels, original.Labels)
+	// The Job controller has added its own labels, which original may lack.
+	added.Labels = slices.DeleteFunc(added.Labels, func(key string) bool { return isOfController(key) || selects(job.Spec.Selector, key) })
+	added.Annotations = addedKeys(template.Annotations, original.Annotations)
+	added.nodeLabels = addedKeys(template.Spec.NodeSelector, original.Spec.NodeSelector)
+	for _, t := range template.Spec.Tolerations {
+		if !hasToleration(original.Spec.Tolerations, t) {
+			added.Tolerations = append(added.Tolerations, t)
+		}
+	}
+	for _, g := range template.Spec.SchedulingGates {
+		if !slices.Contains(original.Spec.SchedulingGates, g) {
+			added.Gates = append(added.Gates, g.Name)
+		}
+	}
+	if added.note(after) != nil {
+		return job
+	}
+	return after
+}
+
+func isOfController(key string) bool {
+	return key == "controller-uid" || key == "job-name" || strings.HasPrefix(key, "batch.kubernetes.io/")
+}
+
+// addedKeys returns, sorted, the keys of a map that another one does not have.
+func addedKeys(now, before map[string]string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(now)), func(key string) bool {
+		_, known := before[key]
+		return known
+	})
+}
+
 // selects reports whether a selector asks for a label. The API server accepts no pod template without such a label, so no admission added it.
 func selects(selector *metav1.LabelSelector, key string) bool {
 	if selector == nil {

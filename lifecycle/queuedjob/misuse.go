@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -27,6 +28,17 @@ func Misuse(job *batchv1.Job) string {
 		return fmt.Sprintf("spec.managedBy is %q: the Job controller makes no pods for it; delete the Job and submit it again without the field", *job.Spec.ManagedBy)
 	}
 	return ""
+}
+
+// TakenOver returns the Workload that Kueue has made for a Job as the quota Workload of the Job, or nil if it is that already, or of another owner.
+func TakenOver(job *batchv1.Job, existing *kueue.Workload) *kueue.Workload {
+	if !metav1.IsControlledBy(existing, job) || existing.Labels[apis.JobLabel] == job.Name && existing.Labels[apis.JobUIDLabel] == string(job.UID) {
+		return nil
+	}
+	after := existing.DeepCopy()
+	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.JobLabel, job.Name)
+	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.JobUIDLabel, string(job.UID))
+	return after
 }
 
 // Taken returns what the user has to do if the name of the quota Workload of a Job is that of a Workload of another manager, such as one that

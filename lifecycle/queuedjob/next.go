@@ -23,6 +23,9 @@ import (
 // terminated.
 const podsEvery = 2 * time.Second
 
+// recheckForeign is when a Job that cannot be adopted is reconciled again.
+const recheckForeign = 10 * time.Second
+
 // Why a Job is held again, for its user.
 const (
 	whyNoQuota = "it runs without quota"
@@ -39,7 +42,11 @@ func Next(s *Snapshot) *Step {
 		}
 		w.retire(b)
 	}
-	if s.Job != nil {
+	switch {
+	case s.Job == nil:
+	case s.Target != nil:
+		w.adopt(s)
+	default:
 		w.decide(s)
 	}
 	slices.SortFunc(w.DeleteWorkloads, func(a, b *kueue.Workload) int { return cmp.Compare(a.UID, b.UID) })

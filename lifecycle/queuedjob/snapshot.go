@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
@@ -41,6 +42,8 @@ type Snapshot struct {
 	Orphans map[types.UID]Objects
 
 	Flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
+	// Target is where a Job is charged that was there before the admission policies, or nil for other Jobs.
+	Target *adoption.Target
 	// Charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
 	Charged map[types.UID]bool
 	// Retention configures how long finished quota Workloads are kept, and Jobs that the manager has deactivated.

@@ -17,6 +17,10 @@ import (
 type Step struct {
 	// Create is the quota Workload that is missing, or nil.
 	Create *kueue.Workload
+	// Admit is the quota Workload of a Job that ran before the admission policies, and what it is admitted to, or nil.
+	Admit *Admit
+	// Adopt is such a Job, or one that was suspended, with what makes it a queued Job, or nil.
+	Adopt *batchv1.Job
 	// Change updates a quota Workload with wrong gates, queue, priority or pods, or is nil.
 	Change *Change
 	// Hold is a running Job that may no longer run, or nil. Why is the reason for its user.
@@ -56,6 +60,12 @@ type Step struct {
 	AwaitsEngine bool
 	// RequeueAfter is when to reconcile again without a change, or zero.
 	RequeueAfter time.Duration
+}
+
+// An Admit admits a quota Workload, whatever the quota.
+type Admit struct {
+	Workload  *kueue.Workload
+	Admission *kueue.Admission
 }
 
 // A Change updates the metadata or the spec of a quota Workload.
@@ -98,7 +108,7 @@ func (w *Step) requeueWithin(left time.Duration) {
 
 // A Writer writes the parts of a Step. The order of the functions is the order of the writes.
 type Writer struct {
-	Create, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
+	Create, Admit, Adopt, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
 	RemoveFinalizers, DeleteWorkloads, DeleteExpired, Report func(*Step) error
 }
 
@@ -109,6 +119,8 @@ func (w *Step) Write(to *Writer) error {
 		write    func(*Step) error
 	}{
 		{w.Create != nil, to.Create},
+		{w.Admit != nil, to.Admit},
+		{w.Adopt != nil, to.Adopt},
 		{w.Change != nil, to.Change},
 		{w.Hold != nil, to.Hold},
 		{w.Conclude != nil, to.Conclude},

@@ -104,6 +104,7 @@ func (w *Step) adjust(s *Snapshot, workload *kueue.Workload) {
 	}
 	if !quotaworkload.HoldsQuota(workload) {
 		s.follow(after)
+		delete(after.Annotations, apis.AdoptedAnnotation)
 	}
 	if !equality.Semantic.DeepEqual(after.Annotations, workload.Annotations) || !equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
 		w.Change = &Change{workload, after}

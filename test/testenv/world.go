@@ -49,6 +49,18 @@ type World struct {
 // Start brings a control plane up with these nodes and installs Tranche's manifests, all but the manager itself. On a control plane with Kueue, the
 // CRDs of queues are Kueue's, and the tests themselves apply what the mode needs that they are about: only the JobSet CRD is Tranche's.
 func Start(ctx context.Context, config controlplane.Config) (*World, error) {
+	w, err := StartBare(ctx, config)
+	if err != nil || config.Kueue != nil {
+		return w, err
+	}
+	if err := w.Install(ctx); err != nil {
+		return nil, errors.Join(err, w.Stop())
+	}
+	return w, nil
+}
+
+// StartBare brings a control plane up with these nodes, and the CRDs of Start. Nothing is held before Install.
+func StartBare(ctx context.Context, config controlplane.Config) (*World, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
@@ -63,10 +75,7 @@ func Start(ctx context.Context, config controlplane.Config) (*World, error) {
 		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
 	w := &World{Plane: plane, Root: root}
-	if err = w.connect(); err == nil && config.Kueue == nil {
-		err = w.install(ctx)
-	}
-	if err != nil {
+	if err := w.connect(); err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}
 	return w, nil
@@ -85,7 +94,8 @@ func (w *World) connect() error {
 	return nil
 }
 
-func (w *World) install(ctx context.Context) error {
+// Install installs Tranche's manifests, all but the manager itself, and waits until the admission policies are in force.
+func (w *World) Install(ctx context.Context) error {
 	for _, overlay := range []string{"config/rbac", "config/policies"} {
 		if err := w.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(w.Root, overlay)); err != nil {
 			return err

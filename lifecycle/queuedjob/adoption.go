@@ -1,0 +1,80 @@
+package queuedjob
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/adoption"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+)
+
+// A Job that names a queue and was there before the admission policies is adopted:
+//
+//	runs  ->  quota Workload created, gated  ->  admitted to what its pods use  ->  labelled as a queued Job, which runs on
+//	is suspended  ->  labelled as a queued Job, which waits for quota
+
+// IsForeign reports whether a Job names a queue and is not held, so that it can only have been created before the admission policies. The pods of a
+// Job whose template names a group wait for quota themselves.
+func IsForeign(job *batchv1.Job) bool {
+	if job.Labels[apis.QueueLabel] == "" || job.Labels[apis.HoldLabel] != "" || jobsetstate.JobSetOfJob(job) != "" || outcomeOf(job) != nil {
+		return false
+	}
+	template := &job.Spec.Template
+	_, ofGroup := podgroup.RefOf(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
+	return !ofGroup || template.Labels[apis.QueueLabel] == ""
+}
+
+// adopt takes the next step of a Job that was there before the admission policies. Nothing of it is stopped, whatever is wrong.
+func (w *Step) adopt(s *Snapshot) {
+	workload := s.workload()
+	switch {
+	case outcomeOf(s.Job) != nil || childjob.IsEnding(s.Job):
+	case ptr.Deref(s.Job.Spec.ManualSelector, false):
+		w.refuseAdoption("spec.manualSelector is not supported in a queued Job: the Job runs without quota; delete it, and submit it again without the field")
+	case s.Refusal != "":
+		w.refuseAdoption(s.Refusal)
+	case childjob.IsHeld(s.Job):
+		w.Adopt = s.adopted(workload)
+	case workload == nil:
+		w.Create = adoption.Marked(newWorkload(s))
+	case !workload.DeletionTimestamp.IsZero():
+		w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
+	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished) || s.isOfAnother(workload):
+		w.Reopen = workload
+	case !adoption.IsMarked(workload):
+		w.Change = &Change{workload, adoption.Marked(workload)}
+	case !quotaworkload.HoldsQuota(workload):
+		w.Admit = &Admit{workload, s.Target.Admission(workload)}
+	default:
+		w.Adopt = s.adopted(workload)
+	}
+}
+
+func (w *Step) refuseAdoption(why string) {
+	w.Refusal = why
+	w.requeueWithin(recheckForeign)
+}
+
+// isOfAnother reports whether a quota Workload that Kueue has left is for other pods than those of the Job.
+func (s *Snapshot) isOfAnother(workload *kueue.Workload) bool {
+	wanted := s.podSet()
+	return len(workload.Spec.PodSets) != 1 || !isSamePodSet(&workload.Spec.PodSets[0], &wanted) || workload.Spec.QueueName != queueOf(s.Job)
+}
+
+// adopted returns the Job as a queued Job. What another manager has added to its pods is recorded, so that an eviction removes it.
+func (s *Snapshot) adopted(workload *kueue.Workload) *batchv1.Job {
+	after := s.Job.DeepCopy()
+	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.HoldLabel, apis.HoldQueued)
+	var original *corev1.PodTemplateSpec
+	if workload != nil {
+		original = &workload.Spec.PodSets[0].Template
+	}
+	return childjob.WithForeignAdditions(after, original)
+}

@@ -1,0 +1,90 @@
+// Package adoption_test installs Tranche on a cluster on which Jobs and JobSets run and wait, as Kueue leaves them.
+package adoption_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/testenv"
+)
+
+const (
+	namespace = "team"
+
+	poll        = 50 * time.Millisecond
+	patience    = 60 * time.Second
+	specTimeout = 3 * time.Minute
+)
+
+var env *testenv.World
+
+func TestAdoption(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(poll)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Objects that were there before Tranche")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	suite, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	var err error
+	env, err = testenv.StartBare(suite, controlplane.Config{NodePools: []controlplane.NodePool{
+		{Name: "cpu", Count: 2, Labels: map[string]string{"pool": "spot"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+}, NodeTimeout(5*time.Minute))
+
+// A relay is a series of managers, each of which is killed after its first write.
+type relay struct {
+	mu      sync.Mutex
+	current *testenv.Manager
+	failure error
+	killed  int
+}
+
+// startRelay starts the first manager.
+func startRelay(proxy *testenv.Proxy) *relay {
+	GinkgoHelper()
+	r := &relay{}
+	var err error
+	r.current, err = env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
+	Expect(err).NotTo(HaveOccurred())
+	proxy.AfterWrite(func(int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.killed++
+		next, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
+		r.failure = errors.Join(r.failure, r.current.Kill(), err)
+		if err == nil {
+			r.current = next
+		}
+	})
+	DeferCleanup(func() error {
+		proxy.AfterWrite(nil)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.current.Stop()
+	})
+	return r
+}
+
+// end lets the last manager run, and returns how many were killed.
+func (r *relay) end(proxy *testenv.Proxy) int {
+	GinkgoHelper()
+	proxy.AfterWrite(nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	Expect(r.failure).NotTo(HaveOccurred())
+	return r.killed
+}
