@@ -34,7 +34,7 @@ const (
 	JobSetLabel = "tranche.dev/jobset"
 
 	// AdoptedAnnotation is on the quota Workload of a Job or a JobSet that ran when Tranche was installed: it is charged as it is, also beyond
-	// quota, and no preemption evicts it. On such a JobSet it records that the JobSet runs as one stage.
+	// quota, and no preemption evicts it.
 	AdoptedAnnotation = "tranche.dev/adopted"
 
 	// QueueJobsBinding and HoldJobSetsBinding are the MutatingAdmissionPolicyBindings of the policies that hold queued Jobs and JobSets. Objects that

@@ -38,6 +38,7 @@ func (b *basis) jobSets(mgr ctrl.Manager) jobset.Config {
 	return jobset.Config{
 		Runner: b.runner, Client: mgr.GetClient(), Recorder: b.recorder, Metrics: b.counts, Namespaces: b.namespaces, Gangs: b.gangs, Waiting: b.waiting,
 		Devices:          admission.DevicesOf(&b.config.Resources),
+		Charges:          admission.ConfigOf(b.config).Charges,
 		Retention:        b.config.ObjectRetentionPolicies.Workloads,
 		WithoutQueueName: *b.config.ManageJobSetsWithoutQueueName,
 		Workers:          int(*b.config.Concurrency.Workers.JobSet),

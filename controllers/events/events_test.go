@@ -64,6 +64,8 @@ func all() []struct {
 		{"JobSet", events.GroupNotKept(`ConfigMap "train-group-scheduling" exists and is not owned by the JobSet: give it another name`)},
 		{"Job", events.JobStarted("research")},
 		{"Job", events.JobAdopted("research")},
+		{"JobSet", events.JobSetAdopted("research")},
+		{"JobSet", events.AdoptedStopped("The ClusterQueue is stopped")},
 		{"Job", events.JobStopped("The ClusterQueue is stopped")},
 		{"Job", events.JobRequeued("The ClusterQueue is stopped")},
 		{"Job", events.JobSuspended()},

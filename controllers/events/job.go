@@ -12,6 +12,16 @@ func JobAdopted(queue string) Event {
 	return normal("Adopted", "Admit", "Charged the Job, which ran before Tranche was installed, to ClusterQueue %q; it runs on", queue)
 }
 
+// JobSetAdopted reports that a JobSet which ran before Tranche was installed is charged.
+func JobSetAdopted(queue string) Event {
+	return normal("Adopted", "Admit", "Charged the JobSet, which ran before Tranche was installed, to ClusterQueue %q; it runs on", queue)
+}
+
+// AdoptedStopped reports that a JobSet which ran before Tranche was installed was suspended.
+func AdoptedStopped(why string) Event {
+	return normal("Stopped", "Hold", "Suspended the JobSet: %s; to queue it again, delete it and submit it again", why)
+}
+
 // JobStopped reports that a queued Job was suspended.
 func JobStopped(why string) Event { return normal("Stopped", "Hold", "Suspended the Job: %s", why) }
 

@@ -148,16 +148,15 @@ func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, back
 		s.Refusal = err.Error()
 		return nil //nolint:nilerr // the user must fix the spec; a retry would not help
 	}
+	if plan, err = r.readTarget(ctx, s, plan); err != nil {
+		return err
+	}
 	if plan, err = r.choosePlan(ctx, s, plan); err != nil {
 		return err
 	}
 	if !s.IsUnqueued {
 		r.config.Runner.Observe(observation(s.JobSet, plan))
-		s.Refusal = cmp.Or(jobsetstate.Misuse(s.JobSet), s.Refusal)
-		if s.Refusal == "" && !jobsetstate.IsStarted(s.JobSet) {
-			s.Refusal = unpaid
-		}
-		if s.Refusal != "" {
+		if s.Refusal = refusalOf(s, unpaid); s.Refusal != "" {
 			return nil
 		}
 	}
@@ -183,6 +182,19 @@ func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, back
 	}
 	s.Plan = plan
 	return nil
+}
+
+// refusalOf returns why a JobSet cannot be queued, or "". unpaid says which of its devices are charged to no quota.
+func refusalOf(s *jobsetstate.Snapshot, unpaid string) string {
+	misuse := jobsetstate.Misuse
+	if s.Target != nil {
+		misuse = jobsetstate.MisuseOfAdopted
+	}
+	problem := cmp.Or(misuse(s.JobSet), s.Refusal)
+	if problem == "" && !jobsetstate.IsStarted(s.JobSet) {
+		problem = unpaid
+	}
+	return problem
 }
 
 // readPriority determines the priority of a JobSet: the first PriorityClass among its pod templates counts.

@@ -33,6 +33,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -72,6 +73,8 @@ type Config struct {
 	Waiting *corev1.Container
 	// Devices maps devices to the resources that are charged for them. JobSets that claim other devices are refused.
 	Devices device.Mapping
+	// Charges determine what is charged for a JobSet that ran when Tranche was installed.
+	Charges charge.Rules
 	// Retention configures how long quota Workloads are kept after they and their JobSet have finished, and how long JobSets that the
 	// manager has deactivated.
 	Retention configapi.WorkloadRetentionPolicy

@@ -29,6 +29,9 @@ func (r *Reconciler) createWorkloads(ctx context.Context, s *jobsetstate.Snapsho
 			return &refusedWorkload{fmt.Errorf("stage %q has no quota Workload, because the API server rejects it; fix the JobSet and submit it again: %w",
 				workload.Labels[apis.StageLabel], err)}
 		}
+		if apierrors.IsAlreadyExists(err) && s.Target != nil {
+			err = r.takeOver(ctx, s, workload)
+		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}

@@ -139,6 +139,15 @@ func IsMarked(workload *kueue.Workload) bool {
 	return equality.Semantic.DeepEqual(Marked(workload).Annotations, workload.Annotations)
 }
 
+// IsForSamePods reports whether two quota Workloads are in the same queue and ask for the same pods.
+func IsForSamePods(a, b *kueue.Workload) bool {
+	isSame := func(a, b kueue.PodSet) bool {
+		return a.Name == b.Name && a.Count == b.Count &&
+			equality.Semantic.DeepEqual(stageplan.PodRequests(&a.Template.Spec), stageplan.PodRequests(&b.Template.Spec))
+	}
+	return a.Spec.QueueName == b.Spec.QueueName && slices.EqualFunc(a.Spec.PodSets, b.Spec.PodSets, isSame)
+}
+
 // Unresolved returns why no quota can be charged for an object that ran before, and what to do.
 func Unresolved(kind, localQueue string, clusterQueue kueue.ClusterQueueReference) string {
 	missing := fmt.Sprintf("LocalQueue %q", localQueue)

@@ -16,6 +16,26 @@ import (
 
 // Misuse returns what the user has to change before a JobSet can be queued, or "".
 func Misuse(js *jobsetapi.JobSet) string {
+	if problem := MisuseOfAdopted(js); problem != "" {
+		return problem
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldValue {
+			return fmt.Sprintf("spec.replicatedJobs[%d].template.metadata.labels: the JobSet is not held, so its Jobs start without quota:"+
+				" it was created before Tranche's admission policies were in force; delete it and submit it again", i)
+		}
+	}
+	return ""
+}
+
+// IsForeign reports whether a JobSet names a queue and none of its Jobs is held, so that it can only have been created before the admission policies.
+func IsForeign(js *jobsetapi.JobSet) bool {
+	isHeld := func(r jobsetapi.ReplicatedJob) bool { return r.Template.Labels[apis.HoldLabel] != "" }
+	return apis.QueueNameOf(js.Labels) != "" && !slices.ContainsFunc(js.Spec.ReplicatedJobs, isHeld)
+}
+
+// MisuseOfAdopted does what Misuse does for a JobSet that ran when Tranche was installed, whose Jobs are not held.
+func MisuseOfAdopted(js *jobsetapi.JobSet) string {
 	queue, label := apis.QueueNameOf(js.Labels), apis.QueueLabel
 	if own := js.Labels[apis.OwnQueueLabel]; own != "" {
 		label = apis.OwnQueueLabel
@@ -45,10 +65,6 @@ func Misuse(js *jobsetapi.JobSet) string {
 		if by := ptr.Deref(js.Spec.ReplicatedJobs[i].Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
 			return fmt.Sprintf("spec.replicatedJobs[%d].template.spec.managedBy is %q: the Job controller makes no pods for it; delete the JobSet and"+
 				" submit it again without the field", i, by)
-		}
-		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldValue {
-			return fmt.Sprintf("spec.replicatedJobs[%d].template.metadata.labels: the JobSet is not held, so its Jobs start without quota:"+
-				" it was created before Tranche's admission policies were in force; delete it and submit it again", i)
 		}
 	}
 	return ""

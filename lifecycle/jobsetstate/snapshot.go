@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
@@ -31,6 +32,9 @@ type Snapshot struct {
 	// Plan is nil if refusal says why there is none.
 	Plan    *stageplan.Plan
 	Refusal string
+
+	// Target is where a JobSet is charged that ran when Tranche was installed, or nil for other JobSets.
+	Target *adoption.Target
 
 	// Scheduler places the gangs of the JobSet, and gangs is nil if the JobSet asks for none.
 	Scheduler Scheduler

@@ -36,15 +36,21 @@ func (w *Step) decide(s *jobsetstate.Snapshot) {
 	if s.JobSet == nil {
 		return
 	}
-	if s.Plan == nil {
+	switch {
+	case s.Plan == nil:
 		w.retire(s.Owned)
 		w.refuse(s)
-		return
-	}
-	if s.IsUnqueued {
+	case s.IsUnqueued:
 		w.reconcileUnqueued(s)
-		return
+	case s.Target != nil:
+		w.adopt(s)
+	default:
+		w.decideQueued(s)
 	}
+}
+
+// decideQueued decides about a queued JobSet.
+func (w *Step) decideQueued(s *jobsetstate.Snapshot) {
 	stages, evicted := stagesOf(s)
 	e := eviction{cause: evicted, complete: evicted != nil}
 	over, outcome := jobsetstate.OutcomeOf(s.JobSet)

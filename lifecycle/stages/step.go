@@ -31,6 +31,10 @@ import (
 type Step struct {
 	// CreateWorkloads has the quota Workloads that are missing.
 	CreateWorkloads []*kueue.Workload
+	// AdmitWorkload admits the quota Workload of a JobSet that ran when Tranche was installed, or is nil.
+	AdmitWorkload *AdmitWorkload
+	// Stop is why such a JobSet is suspended, or empty.
+	Stop string
 	// EvictWorkloads has quota Workloads that must release their quota because another stage of their JobSet must.
 	EvictWorkloads []EvictWorkload
 	// ChangeWorkloads has quota Workloads with wrong gates, attempt, queue or priority.
@@ -157,7 +161,7 @@ func (w *Step) RequeueForUnwatchedPods(s *jobsetstate.Snapshot) {
 
 // A Writer writes the parts of a Step. A function may be nil if that part is always empty.
 type Writer struct {
-	CreateWorkloads, EvictWorkloads, ChangeWorkloads,
+	CreateWorkloads, AdmitWorkload, Stop, EvictWorkloads, ChangeWorkloads,
 	SetScheduler, Pause, Start,
 	DeleteGangs, EnsureGangs, RecordFinished,
 	ReleaseJobs, ResizeJobs, HoldJobs, SkipJobs,
@@ -176,6 +180,8 @@ func (w *Step) Write(to *Writer) error {
 		write   func(*Step) error
 	}{
 		{len(w.CreateWorkloads) == 0, to.CreateWorkloads},
+		{w.AdmitWorkload == nil, to.AdmitWorkload},
+		{w.Stop == "", to.Stop},
 		{len(w.EvictWorkloads) == 0, to.EvictWorkloads},
 		{len(w.ChangeWorkloads) == 0, to.ChangeWorkloads},
 		{!w.SetScheduler, to.SetScheduler},

@@ -138,8 +138,8 @@ func createQueues(ctx context.Context) {
 	})).To(Succeed())
 }
 
-var _ = Describe("Jobs that were there before Tranche", Ordered, func() {
-	pods := map[string][]types.UID{}
+var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, func() {
+	pods, podsOfJobSets := map[string][]types.UID{}, map[string][]types.UID{}
 
 	BeforeAll(func(ctx SpecContext) {
 		createQueues(ctx)
@@ -164,6 +164,7 @@ var _ = Describe("Jobs that were there before Tranche", Ordered, func() {
 		free := newJob("free", 1)
 		free.Labels = nil
 		Expect(env.Admin.Create(ctx, free)).To(Succeed())
+		podsOfJobSets = createJobSets(ctx)
 		Expect(env.Install(ctx)).To(Succeed())
 	}, NodeTimeout(specTimeout))
 
@@ -192,12 +193,13 @@ var _ = Describe("Jobs that were there before Tranche", Ordered, func() {
 			g.Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
 			g.Expect(workloadOf(ctx, g, job.UID).Labels).To(HaveKeyWithValue(apis.JobLabel, "waits"))
 		}).WithContext(ctx).Should(Succeed())
+		expectJobSetsAdopted(ctx, podsOfJobSets)
 		killed := managers.end(proxy)
 		AddReportEntry("killed managers", killed)
 		Expect(killed).To(BeNumerically(">", 9))
 
 		By("charging them beyond quota")
-		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("8")) }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("12")) }).WithContext(ctx).Should(Succeed())
 		for name, want := range pods {
 			Expect(runningPods(ctx, Default, batchv1.JobNameLabel, name)).To(Equal(want), "pods of %s were replaced", name)
 			Expect(jobOf(ctx, Default, name).Status.Conditions).To(BeEmpty(), "%s was suspended", name)
@@ -213,6 +215,9 @@ var _ = Describe("Jobs that were there before Tranche", Ordered, func() {
 			Expect(env.Admin.Patch(ctx, jobOf(ctx, Default, "runs"), client.RawPatch(types.MergePatchType, []byte(patch)))).NotTo(Succeed(), patch)
 		}
 
+		expectJobSetsReported(ctx)
+		expectJobSetsGuarded(ctx)
+
 		By("suspending one, which queues again without what Kueue has added")
 		Expect(env.Admin.Patch(ctx, jobOf(ctx, Default, "known"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
 		Eventually(func(g Gomega) {
@@ -222,7 +227,7 @@ var _ = Describe("Jobs that were there before Tranche", Ordered, func() {
 			w := workloadOf(ctx, g, job.UID)
 			g.Expect(w.Annotations).NotTo(HaveKey(apis.AdoptedAnnotation))
 			g.Expect(quotaworkload.HoldsQuota(w)).To(BeFalse())
-			g.Expect(reserved(ctx, g)).To(Equal("6"))
+			g.Expect(reserved(ctx, g)).To(Equal("10"))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("ending the others")
@@ -236,6 +241,7 @@ var _ = Describe("Jobs that were there before Tranche", Ordered, func() {
 				g.Expect(w.Finalizers).To(BeEmpty())
 			}).WithContext(ctx).Should(Succeed(), name)
 		}
+		expectJobSetsEnd(ctx)
 		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("0")) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
