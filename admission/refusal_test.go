@@ -62,7 +62,9 @@ func TestRefusals(t *testing.T) {
 			wantCheck: "NamespaceIsSelected", wantReason: "Misconfigured", wantInMessage: "does not admit from namespace ns",
 		},
 		"topology": {
-			workload:  func(wl *kueue.Workload) { wl.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{} },
+			workload: func(wl *kueue.Workload) {
+				wl.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("rack")}
+			},
 			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: "spec.podSets[0].topologyRequest",
 		},
 		"resource claim": {

@@ -154,7 +154,7 @@ func (h *history) podSet(name string) kueue.PodSet {
 		p.MinCount = &minCount
 	}
 	if h.chance("has topology", 30) {
-		p.TopologyRequest = &kueue.PodSetTopologyRequest{}
+		p.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("rack")}
 	}
 	return p
 }

@@ -17,7 +17,7 @@ func unsupported(object *kueue.Workload) string {
 		return "spec.preemptionGates are not supported: remove them"
 	}
 	for i := range object.Spec.PodSets {
-		if object.Spec.PodSets[i].TopologyRequest != nil {
+		if asksForTopology(object.Spec.PodSets[i].TopologyRequest) {
 			return fmt.Sprintf("spec.podSets[%d].topologyRequest is not supported, because Tranche does not place pods by topology: "+
 				"remove the annotations kueue.x-k8s.io/podset-* from the pod template", i)
 		}
@@ -34,6 +34,12 @@ func unsupported(object *kueue.Workload) string {
 		return fmt.Sprintf("annotation %s is %q: set a whole number, or remove it", apis.PriorityBoostAnnotation, object.Annotations[apis.PriorityBoostAnnotation])
 	}
 	return ""
+}
+
+// asksForTopology reports whether pods have to be placed by topology. Kueue's integrations also note how pods are numbered, in every quota Workload.
+func asksForTopology(r *kueue.PodSetTopologyRequest) bool {
+	return r != nil && (r.Required != nil || r.Preferred != nil || r.Unconstrained != nil || r.PodSetGroupName != nil || r.PodSetSliceRequiredTopology != nil ||
+		r.PodSetSliceSize != nil || len(r.PodsetSliceRequiredTopologyConstraints) > 0)
 }
 
 // priorityOf returns the priority of a quota Workload, including the boost that other controllers add.
