@@ -21,6 +21,10 @@ type (
 	ClusterQueueObserved = observe.ClusterQueueObserved
 	// ClusterQueueGone reports that a ClusterQueue no longer exists.
 	ClusterQueueGone = observe.ClusterQueueGone
+	// QueuesTaken reports that Kueue no longer admits anything in ClusterQueues that ask for Tranche.
+	QueuesTaken = observe.QueuesTaken
+	// QueueReturned reports that the Engine must not admit in a ClusterQueue that was taken.
+	QueueReturned = observe.QueueReturned
 	// CohortObserved reports that a Cohort exists with this content.
 	CohortObserved = observe.CohortObserved
 	// CohortGone reports that a Cohort no longer exists.
@@ -101,6 +105,8 @@ type (
 type (
 	// A ClusterQueueView has all values for the status of a ClusterQueue.
 	ClusterQueueView = report.ClusterQueueView
+	// A Takeover is the state of a cohort tree in which some ClusterQueue asks for Tranche beside Kueue, or is taken.
+	Takeover = report.Takeover
 	// A Pending is a pending stage with its queue position.
 	Pending = report.Pending
 	// A Page is a part of a queue: at most Limit stages, starting at Offset.

@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 )
 
 // An OpenRequest asks whether a stage may open in a ClusterQueue where another engine admits.
@@ -80,7 +81,7 @@ func (e *Engine) Judge(key StageKey, uid types.UID, pending ...kueue.AdmissionCh
 	defer e.Verify()
 	j := e.model.JobSets[s.OwnerUID]
 	switch {
-	case s.OwnerUID == "":
+	case s.OwnerUID == "" || s.Reservation.ClusterQueue.Decides():
 		e.judge.Approve(s)
 		return Answer{IsSafe: true}, true
 	case j == nil || !j.IsKnown() || s.Index < 0 || s.Index >= len(j.Plan.Stages):
@@ -133,7 +134,7 @@ func (e *Engine) Protection(jobSet types.UID, localQueue types.NamespacedName) P
 
 const (
 	// LedByTranche is the Leader of cohort trees in which the Engine admits.
-	LedByTranche = model.Tranche
+	LedByTranche = queuespec.Tranche
 	// LedByKueue is the Leader of cohort trees in which Kueue's scheduler admits.
-	LedByKueue = model.Kueue
+	LedByKueue = queuespec.Kueue
 )

@@ -103,6 +103,18 @@ const (
 	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
 
+	// EngineAnnotation names, on a ClusterQueue, who admits in its cohort tree in the mode Beside: EngineTranche or EngineKueue, which is the
+	// default. Tranche admits if all ClusterQueues of the tree have the same value, and spec.stopPolicy is Hold in all of them. Users may set it.
+	EngineAnnotation = "tranche.dev/engine"
+
+	// StopPolicyAnnotation is, on a ClusterQueue in which Tranche admits beside Kueue, None or Hold: spec.stopPolicy is for Kueue there. Users may
+	// set it.
+	StopPolicyAnnotation = "tranche.dev/stop-policy"
+
+	// TakeoverProbeLabel is on an object that the manager asks the API server to create without creating it, to learn whether the policies see
+	// that it admits in a ClusterQueue.
+	TakeoverProbeLabel = "tranche.dev/takeover-probe"
+
 	// GangAnnotation replaces gangConfig.gangMode of KEP-1068 on clusters that keep the upstream CRD, which has no such field: Off or Gang
 	// on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it when they create a JobSet.
 	GangAnnotation = "tranche.dev/gang"
@@ -149,6 +161,12 @@ const (
 	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that another
 	// admission can remove them.
 	FlavorNodeLabelsAnnotation = "tranche.dev/flavor-node-labels"
+)
+
+// Values of EngineAnnotation.
+const (
+	EngineTranche = "Tranche"
+	EngineKueue   = "Kueue"
 )
 
 // WaitingCondition is the type of a condition of quota Workloads that hold no quota. Its reason is the finest of Kueue's reasons, such as
@@ -221,8 +239,11 @@ const (
 	// AdmissionFieldManager owns status.admission and the conditions about admission of quota Workloads.
 	AdmissionFieldManager = "kueue-admission"
 
-	// FieldManager owns everything else that the manager writes, except the condition of groups.
+	// FieldManager owns everything else that the manager writes, except the conditions below.
 	FieldManager = "tranche"
+
+	// WaitingFieldManager owns WaitingCondition of quota Workloads in cohort trees that Tranche has taken over from Kueue.
+	WaitingFieldManager = "tranche-waiting"
 
 	// GroupStartFieldManager owns the condition GroupScheduling of JobSets.
 	GroupStartFieldManager = "tranche-group-start"
@@ -235,6 +256,9 @@ const (
 
 	// ManagerServiceAccount is the name of the manager's ServiceAccount in SystemNamespace.
 	ManagerServiceAccount = "tranche-manager"
+
+	// TakeoverConfigMap is the ConfigMap in SystemNamespace that locks the cohort trees in which the manager admits beside Kueue.
+	TakeoverConfigMap = "tranche-takeover"
 
 	// GuardsConfigMap is the ConfigMap in SystemNamespace with the parameters of the admission policies.
 	GuardsConfigMap = "tranche-guards"

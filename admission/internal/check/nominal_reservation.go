@@ -27,7 +27,7 @@ func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
 			l.Queue.Node.Release(l.Stage.PreemptReserved)
 		}
 		for _, need := range needs {
-			if usage, ok := l.Queue.EntitledTo(need); ok {
+			if usage, ok := entitledTo(l.Queue, need); ok {
 				reserved = usage
 				break
 			}
@@ -70,4 +70,23 @@ func (l *Candidate) nominalReservers(yielding []*model.Stage) []*model.Stage {
 	}
 	slices.SortFunc(kept, model.ComparePreemptors)
 	return kept
+}
+
+// entitledTo returns the part of a usage that a ClusterQueue need not borrow, or only from a Cohort below the root. It is not ok if some of the
+// usage is not available and would have to be borrowed from farther away.
+func entitledTo(q *model.ClusterQueue, usage quota.Usage) (part quota.Usage, ok bool) {
+	for _, c := range usage {
+		nominal := q.Node.Quota(c.ID).Nominal
+		switch unused := max(0, nominal.Minus(q.Node.Used(c.ID))); {
+		case c.Amount <= nominal:
+			part.Add(c.ID, min(c.Amount, unused))
+		case q.Node.Level(c.ID, c.Amount) < q.Node.Root().Height():
+			part.Add(c.ID, c.Amount)
+		case c.Amount <= q.Node.Available(c.ID):
+			part.Add(c.ID, unused)
+		default:
+			return nil, false
+		}
+	}
+	return part, true
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 )
 
 // admit charges a stage that has passed all checks.
@@ -15,7 +16,10 @@ func (cy *Cycle) admit(l *check.Candidate) {
 	id, s := cy.m.LastDecision, l.Stage
 	cy.m.InFlight[id] = s.Key
 	admit := decision.Admit{ID: id, Stage: s.Key, UID: s.UID, Admission: l.Admission()}
-	admit.Checks = l.Queue.ChecksFor(&admit.Admission)
+	if admit.Checks = l.Queue.ChecksFor(&admit.Admission); cy.m.Config.Leader == queuespec.Kueue {
+		// A cohort tree is taken over only if all its checks ask whether a stage is safe, which is decided now.
+		admit.Checks, admit.Passed = nil, admit.Checks
+	}
 	s.Assumed = &model.Assignment{Decision: id, ClusterQueue: l.Queue, Usage: l.Usage, Parts: l.Parts(l.Choice), IsAdmitted: len(admit.Checks) == 0}
 	if l.JobSet != nil && l.JobSet.Owner.Kind == decision.JobSetOwner {
 		admit.JobSet, admit.StageName = l.JobSet.Owner.Key.Name, l.JobSet.Plan.Stages[s.Index].Name

@@ -36,6 +36,8 @@ type Admit struct {
 	Admission kueue.Admission
 	// Checks are the AdmissionChecks that have to be Ready before the stage counts as admitted. Without any it is admitted at once.
 	Checks []kueue.AdmissionCheckReference
+	// Passed are AdmissionChecks that are Ready by this decision.
+	Passed []kueue.AdmissionCheckReference
 	// JobSet and StageName are set for the stages of JobSets, not for the parts of gangs. They are for messages.
 	JobSet, StageName string
 }

@@ -40,6 +40,8 @@ type ClusterQueue struct {
 	Generation int64
 	// Exists is true if there is an object with the spec.
 	Exists bool
+	// IsTaken is true if this Engine is to admit here instead of Kueue. It does if that is so in the whole cohort tree.
+	IsTaken bool
 	// IsUnprotected is that of ClusterQueueObserved.
 	IsUnprotected bool
 
@@ -88,14 +90,18 @@ func (m *Model) ClusterQueue(name string) *ClusterQueue {
 
 // Activity reports whether a ClusterQueue takes new reservations.
 func (m *Model) Activity(q *ClusterQueue) queuespec.Activity {
-	cycle := ""
-	if q.Cohort != "" {
-		cycle = m.Cohort(q.Cohort).cycle
+	if q.isLedBy(queuespec.Kueue) {
+		return q.ActivityInKueue(m.Checks, Cycle(m, q))
 	}
-	if q.isLedBy(Kueue) {
-		return q.ActivityInKueue(m.Checks, cycle)
+	return q.Activity(m.Checks, Cycle(m, q))
+}
+
+// Cycle names the Cohorts above a ClusterQueue if their parents form a cycle.
+func Cycle(m *Model, q *ClusterQueue) string {
+	if q.Cohort == "" {
+		return ""
 	}
-	return q.Activity(m.Checks, cycle)
+	return m.Cohort(q.Cohort).cycle
 }
 
 // IsWithinMost reports whether some combination of flavors is within the capacity of the ClusterQueue.
@@ -181,25 +187,6 @@ func (q *QueueTotals) Equals(other *QueueTotals) bool {
 // MayReserveNominal reports whether the head of a ClusterQueue reserves nominal quota against borrowers, because it may not reclaim all of it.
 func (q *ClusterQueue) MayReserveNominal() bool {
 	return q.Strategy == queue.Strict && q.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyAny && q.Node.Parent() != nil
-}
-
-// EntitledTo returns the part of a usage that a ClusterQueue need not borrow, or only from a Cohort below the root. It is not ok if some of the
-// usage is not available and would have to be borrowed from farther away.
-func (q *ClusterQueue) EntitledTo(usage quota.Usage) (part quota.Usage, ok bool) {
-	for _, c := range usage {
-		nominal := q.Node.Quota(c.ID).Nominal
-		switch unused := max(0, nominal.Minus(q.Node.Used(c.ID))); {
-		case c.Amount <= nominal:
-			part.Add(c.ID, min(c.Amount, unused))
-		case q.Node.Level(c.ID, c.Amount) < q.Node.Root().Height():
-			part.Add(c.ID, c.Amount)
-		case c.Amount <= q.Node.Available(c.ID):
-			part.Add(c.ID, unused)
-		default:
-			return nil, false
-		}
-	}
-	return part, true
 }
 
 // Supply returns the flavors and quotas of a ClusterQueue.

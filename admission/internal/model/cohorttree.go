@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -12,7 +13,7 @@ import (
 // another.
 type CohortTree struct {
 	// Leader admits below the root.
-	Leader Leader
+	Leader queuespec.Leader
 	Root   *quota.Node
 	// Queues are ordered by name.
 	Queues []*ClusterQueue
@@ -52,13 +53,14 @@ func (m *Model) RebuildTrees() {
 		g := m.Schedule.cohortTrees[root]
 		if g == nil {
 			g = &CohortTree{
-				Leader: m.Config.Leader, Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
+				Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
 				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
 			}
 			m.Schedule.cohortTrees[root] = g
 		}
 		q.CohortTree = g
 		g.Queues = append(g.Queues, q)
+		g.Leader = max(g.Leader, q.leader(m.Config.Leader))
 		if len(q.Preemptors) > 0 {
 			g.PreemptorQueues[q] = struct{}{}
 		}
@@ -70,6 +72,11 @@ func (m *Model) RebuildTrees() {
 	}
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
+		for s := range q.Preemptors {
+			if !q.Decides() {
+				m.CancelReservation(s)
+			}
+		}
 		q.IsScheduled = false
 		q.PendingQueue.WakeAll()
 		m.Schedule.ScheduleCycle(q)

@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/preempt"
 )
 
@@ -25,8 +26,8 @@ const (
 type Config struct {
 	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
 	StageAdmission string
-	// Leader admits in all cohort trees.
-	Leader Leader
+	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
+	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
 	// served first (KEP-1714).
 	FairSharing bool

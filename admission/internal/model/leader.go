@@ -10,28 +10,26 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Leader is the engine that admits in a cohort tree.
-type Leader int
-
-const (
-	// Tranche is this Engine.
-	Tranche Leader = iota
-	// Kueue is the scheduler of Kueue's manager. This Engine charges what it observes there, decides nothing, and answers which stages are safe.
-	Kueue
-)
-
 // isLedBy reports whether an engine admits in a ClusterQueue. It is false before the cohort trees are known.
-func (q *ClusterQueue) isLedBy(leader Leader) bool {
+func (q *ClusterQueue) isLedBy(leader queuespec.Leader) bool {
 	return q.CohortTree != nil && q.CohortTree.Leader == leader
 }
 
 // Decides reports whether this Engine decides about stages that hold quota in a ClusterQueue.
-func (q *ClusterQueue) Decides() bool { return q.isLedBy(Tranche) }
+func (q *ClusterQueue) Decides() bool { return q.isLedBy(queuespec.Tranche) }
+
+// leader returns who admits in the cohort tree of the ClusterQueue, unless another ClusterQueue of it is Kueue's.
+func (q *ClusterQueue) leader(byDefault queuespec.Leader) queuespec.Leader {
+	if q.IsTaken {
+		return queuespec.Tranche
+	}
+	return byDefault
+}
 
 // awaitsVerdict reports whether another engine has reserved quota for a stage that has not been judged yet: an AdmissionCheck of this manager
 // applies to its flavors, and is not Ready.
 func (m *Model) awaitsVerdict(s *Stage) bool {
-	if s.Reservation == nil || s.IsApproved || !s.Reservation.ClusterQueue.isLedBy(Kueue) {
+	if s.Reservation == nil || s.IsApproved || !s.Reservation.ClusterQueue.isLedBy(queuespec.Kueue) {
 		return false
 	}
 	return slices.ContainsFunc(s.Reservation.ClusterQueue.SafetyChecks(m.Checks), func(rule kueue.AdmissionCheckStrategyRule) bool {

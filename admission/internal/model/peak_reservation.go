@@ -1,6 +1,9 @@
 package model
 
-import "github.com/tranche-dev/tranche/admission/quota"
+import (
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
 
 // A peak reservation is quota that policy Reserve reserves for the later stages of a JobSet. No pod uses it, so that the borrowed part of it can
 // be released at once: it yields to a stage that stays within the nominal quota of its own ClusterQueue. The JobSet keeps the quota of its
@@ -70,7 +73,7 @@ func (c *PeakChoice) GiveWay(other *PeakChoice) bool {
 // reservePeak makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut,
 // nothing is reserved until one does: two JobSets could each wait for the reservation of the other. Another engine would not respect it.
 func (m *Model) reservePeak(j *JobSet) {
-	if j.Claim == nil || j.ClaimQueue.CohortTree.Leader != Tranche || m.Policy(j.ClaimQueue, j) != Reserve {
+	if j.Claim == nil || j.ClaimQueue.CohortTree.Leader != queuespec.Tranche || m.Policy(j.ClaimQueue, j) != Reserve {
 		return
 	}
 	c := NewPeakChoice(j)

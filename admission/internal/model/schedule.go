@@ -56,7 +56,7 @@ func (sc *Schedule) WakeCoAdmissionGroup(b *CoAdmissionGroup) {
 
 // ScheduleCycle makes the next call of Decide check a queue.
 func (sc *Schedule) ScheduleCycle(q *ClusterQueue) {
-	if sc.IsStale || q.CohortTree.Leader != Tranche {
+	if sc.IsStale || q.CohortTree.Leader != queuespec.Tranche {
 		return
 	}
 	if !q.IsScheduled {

@@ -24,7 +24,8 @@ func (ev ClusterQueueObserved) apply(o *Observer) {
 		q.Generation = object.Generation
 		o.m.Changes.NoteChange(q)
 	}
-	differs := q.Adopt(object)
+	differs := q.Adopt(object, o.m.Config.Leader)
+	q.IsTaken = q.IsTaken && q.Takeover.IsAsked()
 	q.PendingQueue.SetStrategy(q.Strategy)
 	if differs || !q.Exists || q.IsUnprotected != ev.IsUnprotected {
 		q.Exists, q.IsUnprotected = true, ev.IsUnprotected
@@ -34,8 +35,24 @@ func (ev ClusterQueueObserved) apply(o *Observer) {
 
 func (ev ClusterQueueGone) apply(o *Observer) {
 	q := o.m.ClusterQueue(ev.Name)
-	q.Spec, q.Version, q.Generation, q.Exists, q.IsUnprotected = queuespec.NewSpec(), version.Version{}, 0, false, false
+	q.Spec, q.Version, q.Generation, q.Exists, q.IsUnprotected, q.IsTaken = queuespec.NewSpec(), version.Version{}, 0, false, false, false
 	o.renewClusterQueue(q)
+}
+
+func (ev QueuesTaken) apply(o *Observer) {
+	for _, name := range ev.ClusterQueues {
+		if q := o.m.ClusterQueues[name]; q != nil && q.Exists && q.Takeover.IsAsked() && !q.IsTaken {
+			q.IsTaken = true
+			o.renewClusterQueue(q)
+		}
+	}
+}
+
+func (ev QueueReturned) apply(o *Observer) {
+	if q := o.m.ClusterQueues[ev.ClusterQueue]; q != nil && q.IsTaken {
+		q.IsTaken = false
+		o.renewClusterQueue(q)
+	}
 }
 
 // renewClusterQueue recomputes all that depends on the spec or on flavors.

@@ -39,6 +39,13 @@ type ClusterQueueObserved struct {
 // ClusterQueueGone reports that a ClusterQueue no longer exists.
 type ClusterQueueGone struct{ Name string }
 
+// QueuesTaken reports that Kueue no longer admits anything in these ClusterQueues, which ask for Tranche, and that all it has admitted was observed. The
+// Engine admits in cohort trees of which all ClusterQueues are taken. It counts until the ClusterQueue no longer asks for Tranche.
+type QueuesTaken struct{ ClusterQueues []string }
+
+// QueueReturned reports that the Engine must not admit in a ClusterQueue that was taken.
+type QueueReturned struct{ ClusterQueue string }
+
 // CohortObserved reports that a Cohort exists with this content. Cohorts without an object are known by their members.
 type CohortObserved struct{ Cohort *kueue.Cohort }
 

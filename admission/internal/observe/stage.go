@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -80,7 +81,7 @@ func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
 // for a JobSet as a whole.
 func (o *Observer) mayBeStage(object *kueue.Workload) bool {
 	_, isStage := object.Labels[apis.StageIndexLabel]
-	return isStage || o.m.Config.Leader == model.Tranche
+	return isStage || o.m.Config.Leader == queuespec.Tranche
 }
 
 // leave removes the stage from all totals, and from its LocalQueue and JobSet.

@@ -74,6 +74,9 @@ func (q *Spec) Activity(checks map[string]*version.Observed[AdmissionCheck], cyc
 func (q *Spec) ActivityInKueue(checks map[string]*version.Observed[AdmissionCheck], cycle string) Activity {
 	led := *q
 	led.Topological, led.isConcurrent = nil, false
+	if q.Takeover.IsAsked() {
+		led.Stop = q.Takeover.StopInKueue
+	}
 	return led.Activity(checks, cycle)
 }
 

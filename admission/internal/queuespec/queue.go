@@ -18,7 +18,9 @@ import (
 // A Spec is the part of the spec of a ClusterQueue that the Engine uses, with the flavors that exist.
 type Spec struct {
 	terminating bool
+	// Stop is spec.stopPolicy, unless that is for Kueue: see Takeover.
 	Stop        kueue.StopPolicy
+	Takeover    Takeover
 	Checks      []kueue.AdmissionCheckStrategyRule
 	Policy      string
 	Cohort      string
@@ -98,12 +100,18 @@ func NewSpec() Spec {
 	return Spec{Stop: kueue.None, Weight: 1, Selector: labels.Nothing()}
 }
 
-// Adopt copies the relevant fields of an object, and reports whether they have changed.
-func (q *Spec) Adopt(object *kueue.ClusterQueue) bool {
+// Adopt copies the relevant fields of an object, and reports whether they have changed. leader is who admits where no ClusterQueue asks for another.
+func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	before := *q
 	spec := object.Spec.DeepCopy()
 	q.terminating = !object.DeletionTimestamp.IsZero()
 	q.Stop = ptr.Deref(spec.StopPolicy, kueue.None)
+	if leader == Kueue {
+		q.Takeover = takeoverOf(object, q.Stop)
+		if q.Takeover.IsAsked() {
+			q.Stop = q.Takeover.Stop()
+		}
+	}
 	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
 	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
@@ -127,7 +135,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue) bool {
 
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.terminating, q.Stop, q.Strategy, q.Policy, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

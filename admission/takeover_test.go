@@ -1,0 +1,139 @@
+package admission_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// asking makes a ClusterQueue ask for Tranche, held for Kueue, whose manager has seen that.
+func asking(q *kueue.ClusterQueue) {
+	q.Annotations = map[string]string{apis.EngineAnnotation: apis.EngineTranche}
+	q.Spec.StopPolicy = new(kueue.Hold)
+	q.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: kueue.ClusterQueueActiveReasonStopped}}
+}
+
+// change lets the Engine observe another state of a ClusterQueue.
+func (b *besideKueue) changeQueue(name string, change func(*kueue.ClusterQueue)) {
+	q := b.queues[name].DeepCopy()
+	change(q)
+	b.queues[name] = q
+	b.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+}
+
+// admitted returns the quota Workloads that the Engine admits now, and treats them as written.
+func (b *besideKueue) admitted() []string {
+	var names []string
+	for _, d := range b.engine.Decide(b.now()) {
+		if admit, ok := d.(admission.Admit); ok {
+			names = append(names, admit.Stage.Name)
+			b.reserve(admit.Stage.Name, &admit.Admission)
+			b.engine.Settle(admit.ID)
+		}
+	}
+	return names
+}
+
+// TestTakeover takes a cohort tree of two ClusterQueues: the Engine admits in it once both are taken, in the order in which Kueue would, and no longer
+// when one of them is Kueue's again.
+func TestTakeover(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("a", "x: gpu=4", inCohort("tree"), asking)
+	b.queue("b", "x: gpu=0", inCohort("tree"))
+	b.lone("a", "kueues", "gpu=3")
+	b.reserve("kueues", assignedOf("a", "3"))
+	b.lone("b", "first", "gpu=1")
+	b.lone("b", "second", "gpu=1")
+	b.checkNothingIsDecided()
+	b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a", "b"}})
+	if got := b.admitted(); got != nil {
+		t.Fatalf("admitted %v in a tree that is taken in part", got)
+	}
+	tree := b.engine.Takeovers()[0]
+	if want := "ClusterQueue b: it has no annotation tranche.dev/engine: Tranche"; tree.IsLed() || !strings.HasPrefix(tree.Problem(), want) {
+		t.Fatalf("the problem is %q, want %q", tree.Problem(), want)
+	}
+	b.changeQueue("b", asking)
+	if got := b.admitted(); got != nil {
+		t.Fatalf("admitted %v before Kueue's manager was locked out", got)
+	}
+	b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a", "b"}})
+	if got, want := b.admitted(), []string{"first"}; !slices.Equal(got, want) {
+		t.Fatalf("admitted %v, want %v: what Kueue has admitted counts", got, want)
+	}
+	if !b.engine.Takeovers()[0].IsLed() {
+		t.Fatal("the Engine does not lead")
+	}
+	b.remove("kueues")
+	b.changeQueue("a", func(q *kueue.ClusterQueue) { q.Annotations = nil })
+	if got := b.admitted(); got != nil {
+		t.Fatalf("admitted %v after one ClusterQueue was handed back", got)
+	}
+	b.changeQueue("a", asking)
+	b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a"}})
+	b.changeQueue("b", func(q *kueue.ClusterQueue) { q.Annotations[apis.StopPolicyAnnotation] = "Hold" })
+	if got := b.admitted(); got != nil {
+		t.Fatalf("admitted %v in a ClusterQueue that is held for Tranche", got)
+	}
+	b.changeQueue("b", func(q *kueue.ClusterQueue) { delete(q.Annotations, apis.StopPolicyAnnotation) })
+	if got, want := b.admitted(), []string{"second"}; !slices.Equal(got, want) {
+		t.Fatalf("admitted %v, want %v", got, want)
+	}
+	b.engine.Apply(admission.QueueReturned{ClusterQueue: "b"})
+	if b.engine.Takeovers()[0].IsLed() {
+		t.Fatal("the Engine leads a tree of which a ClusterQueue was returned")
+	}
+}
+
+func assignedOf(queue, gpus string) *kueue.Admission {
+	a := assigned(queue, "main", gpus)
+	for r := range a.PodSetAssignments[0].Flavors {
+		a.PodSetAssignments[0].Flavors[r] = "x"
+	}
+	return a
+}
+
+// TestTakeoverObstacles names what keeps Tranche from admitting, and the cure.
+func TestTakeoverObstacles(t *testing.T) {
+	for want, change := range map[string]func(*kueue.ClusterQueue){
+		"":                                     judged,
+		"spec.stopPolicy is None":              func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = nil },
+		"spec.stopPolicy is HoldAndDrain":      func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = new(kueue.HoldAndDrain) },
+		`tranche.dev/engine is "tranche"`:      func(q *kueue.ClusterQueue) { q.Annotations[apis.EngineAnnotation] = "tranche" },
+		`tranche.dev/stop-policy is "Stop"`:    func(q *kueue.ClusterQueue) { q.Annotations[apis.StopPolicyAnnotation] = "Stop" },
+		"spec.concurrentAdmissionPolicy":       func(q *kueue.ClusterQueue) { q.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{} },
+		"AdmissionCheck provisioning":          func(q *kueue.ClusterQueue) { checkedBy("provisioning")(q) },
+		"ResourceFlavor(s) gone do not exist":  func(q *kueue.ClusterQueue) { q.Spec.ResourceGroups[0].Flavors[0].Name = "gone" },
+		"spec.namespaceSelector":               func(q *kueue.ClusterQueue) { q.Spec.NamespaceSelector = brokenSelector() },
+		"parents of Cohorts form a cycle: own": func(q *kueue.ClusterQueue) { q.Spec.CohortName = "own" },
+	} {
+		b := newBesideKueue(t)
+		b.engine.Apply(admission.CohortObserved{Cohort: &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: kueue.CohortSpec{ParentName: "own"}}})
+		b.queue("q", "x: gpu=4", asking, change)
+		tree := b.engine.TakeoverOf("q")
+		if problem := tree.Problem(); want == "" && problem != "" || !strings.Contains(problem, want) {
+			t.Errorf("the problem is %q, want %q", problem, want)
+		}
+	}
+	b := newBesideKueue(t)
+	b.queue("q", "x: gpu=4", asking, func(q *kueue.ClusterQueue) { q.Generation = 2 })
+	if tree := b.engine.TakeoverOf("q"); !slices.Equal(tree.Unconfirmed, []string{"q"}) {
+		t.Errorf("confirmed by a condition of an older generation: %+v", tree)
+	}
+}
+
+func checkedBy(name kueue.AdmissionCheckReference) func(*kueue.ClusterQueue) {
+	return func(q *kueue.ClusterQueue) {
+		q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: name}}}
+	}
+}
+
+func brokenSelector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Never"}}}
+}
