@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/queues"
 	"github.com/tranche-dev/tranche/controllers/stagesafety"
+	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
 // A basis is what the controllers of both modes are made of.
@@ -70,6 +71,9 @@ func addBesideControllers(ctx context.Context, mgr ctrl.Manager, b *basis) error
 		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: b.runner, Metrics: b.counts, Version: versionText(), Mode: b.config.Mode}),
 		queues.FeedWithManager(ctx, mgr, queues.Config{Runner: b.runner, Devices: admission.DevicesOf(&b.config.Resources)}),
 		jobset.SetupWithManager(ctx, mgr, jobSets),
+		takeover.SetupWithManager(mgr, takeover.Config{
+			Runner: b.runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: b.recorder,
+		}),
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
 		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{Settings: b.config.Dashboard, Engine: throttle, Version: versionText()}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),

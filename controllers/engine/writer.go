@@ -212,6 +212,11 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 			e.Settle(d.ID)
 		})
 		w.announce(written, d)
+		if w.config.Beside {
+			if err := EndWaiting(ctx, w.config.Client, written); err != nil {
+				ctrl.LoggerFrom(ctx).V(1).Info("The reason why a quota Workload waited stays in its status", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
+			}
+		}
 		return
 	}
 	w.config.Metrics.WriteFailed("Admit")
@@ -254,7 +259,12 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 	if len(d.Checks) > 0 {
 		status = workloadstatus.Reserved(&seen, &d.Admission, d.Checks, time.Now())
 	}
-	return w.apply(ctx, &seen, status, "")
+	version := ""
+	if w.config.Beside {
+		// Whatever Kueue has written meanwhile is read first, such as a last admission of its own.
+		status, version = workloadstatus.Passed(status, d.Passed, time.Now()), seen.ResourceVersion
+	}
+	return w.apply(ctx, &seen, status, version)
 }
 
 // asksFor reports whether a quota Workload still asks for the quota that it gets. Its pod sets may have changed since that was decided. A
@@ -284,6 +294,15 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 	var seen kueue.Workload
 	err := w.config.Client.Get(ctx, d.Stage, &seen)
 	if apierrors.IsNotFound(err) || err == nil && (seen.UID != d.UID || seen.Status.Admission != nil) {
+		return
+	}
+	if w.config.Beside {
+		if err == nil {
+			err = w.refuseBeside(ctx, &seen, d)
+		}
+		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			w.retryRefusal(d)
+		}
 		return
 	}
 	var written *kueue.Workload

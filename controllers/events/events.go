@@ -254,6 +254,21 @@ func GroupTimedOut(started, pods int) Event {
 // GroupNotKept reports why a group cannot start together.
 func GroupNotKept(message string) Event { return warning("GroupNotKept", "Queue", "%s", message) }
 
+// TakeoverBlocked reports what keeps Tranche from admitting in a ClusterQueue that asks for it beside Kueue.
+func TakeoverBlocked(problem string) Event {
+	return warning("TakeoverBlocked", "TakeOver", "Tranche does not admit in this cohort tree. %s", problem)
+}
+
+// TakenOver reports that Tranche admits in a ClusterQueue instead of Kueue.
+func TakenOver(queues int) Event {
+	return normal("TakenOver", "TakeOver", "Tranche admits in this cohort tree of %d ClusterQueues, and Kueue does not", queues)
+}
+
+// HandedBack reports that Tranche no longer admits in a ClusterQueue.
+func HandedBack() Event {
+	return normal("HandedBack", "HandBack", "Tranche no longer admits here. Kueue does as soon as spec.stopPolicy is None")
+}
+
 // FlavorInUse reports what keeps a ResourceFlavor that is being deleted.
 func FlavorInUse(clusterQueues []string) Event {
 	return warning("InUse", "Delete", "Not deleted yet: ClusterQueues %s use the flavor in spec.resourceGroups, and quota Workloads are admitted to it; remove the flavor from these ClusterQueues", strings.Join(clusterQueues, ", "))

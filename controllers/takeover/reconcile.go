@@ -1,0 +1,265 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+const (
+	// soon is when to look again at what changes by itself: a lock that is not in force yet, or a decision that is being written.
+	soon = 100 * time.Millisecond
+	// later is when to look whether the locks are still there.
+	later = 10 * time.Second
+)
+
+// A reconciler moves all cohort trees a step further.
+type reconciler struct {
+	config Config
+	lock   lock
+	// users are the names of both managers, once they are known.
+	users map[string]string
+	// told is the last Event about each ClusterQueue.
+	told map[string]string
+	// settled renders the trees for which there was nothing to do at the time settledAt.
+	settled   string
+	settledAt time.Time
+}
+
+// Reconcile looks at all cohort trees in which someone asks for Tranche, or that are locked.
+func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	var trees []admission.Takeover
+	if err := r.config.Runner.Ask(ctx, func(e *admission.Engine) { trees = e.Takeovers() }); err != nil {
+		return ctrl.Result{}, err
+	}
+	// Most changes of ClusterQueues are about what they hold.
+	if since := time.Since(r.settledAt); fmt.Sprint(trees) == r.settled && since < later {
+		return ctrl.Result{RequeueAfter: later - since}, nil
+	}
+	held, err := r.lock.read(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if r.users == nil {
+		if r.users, err = r.lock.users(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	names := locked(held)
+	writing := map[string]bool{}
+	err = r.config.Runner.Ask(ctx, func(e *admission.Engine) {
+		trees = e.Takeovers()
+		for _, name := range names {
+			writing[name] = e.IsWriting(name)
+		}
+	})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	step := r.next(held, trees, writing)
+	for _, name := range step.lost {
+		r.config.Runner.Observe(admission.QueueReturned{ClusterQueue: name})
+	}
+	err = r.lock.write(ctx, held, step.data)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: soon}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for i := range step.take {
+		if err := r.take(ctx, &step.take[i]); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := r.endWaiting(ctx, step.released); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.tell(trees, step.released)
+	if step.isMoving {
+		return ctrl.Result{RequeueAfter: soon}, nil
+	}
+	r.settled, r.settledAt = fmt.Sprint(trees), time.Now()
+	if len(trees) > 0 {
+		return ctrl.Result{RequeueAfter: later}, nil
+	}
+	return ctrl.Result{}, nil
+}
+
+// A step is what to do next.
+type step struct {
+	// data are those of the ConfigMap. The ClusterQueues in released are no longer in them.
+	data     map[string]string
+	released []string
+	// take has the trees that are locked and not taken, and lost the ClusterQueues that are taken and not locked.
+	take []admission.Takeover
+	lost []string
+	// isMoving is true if there is more to do that no watch reports.
+	isMoving bool
+}
+
+// next computes what to do.
+func (r *reconciler) next(held *corev1.ConfigMap, trees []admission.Takeover, writing map[string]bool) step {
+	s := step{data: maps.Clone(r.users)}
+	taken := map[string]bool{}
+	for i := range trees {
+		for _, name := range trees[i].Taken {
+			taken[name] = true
+		}
+		s.advance(held, &trees[i])
+	}
+	for _, name := range locked(held) {
+		if s.data[queuePrefix+name] != "" {
+			continue
+		}
+		if taken[name] {
+			s.lost = append(s.lost, name)
+		}
+		if !taken[name] && !writing[name] {
+			s.released = append(s.released, name)
+			continue
+		}
+		s.isMoving, s.data[queuePrefix+name] = true, stateEnding
+	}
+	if s.isMoving {
+		// The trees may have other Cohorts than when they were locked.
+		for key, value := range held.Data {
+			if strings.HasPrefix(key, cohortPrefix) {
+				s.data[key] = value
+			}
+		}
+	}
+	return s
+}
+
+// advance computes what to do for a tree, unless Tranche must not admit in it.
+func (s *step) advance(held *corev1.ConfigMap, tree *admission.Takeover) {
+	isFree := func(name string) bool { return held.Data[queuePrefix+name] == "" }
+	if len(tree.Obstacles) > 0 || slices.ContainsFunc(tree.ClusterQueues, isFree) && len(tree.Unconfirmed) > 0 {
+		return
+	}
+	state, isLost := stateLocked, false
+	if tree.IsLed() {
+		state = stateLed
+	}
+	for _, name := range tree.ClusterQueues {
+		s.data[queuePrefix+name] = state
+		if isFree(name) && slices.Contains(tree.Taken, name) {
+			s.lost, isLost = append(s.lost, name), true
+		}
+	}
+	for _, name := range tree.Cohorts {
+		s.data[cohortPrefix+name] = stateLocked
+	}
+	if !tree.IsLed() || isLost {
+		s.take, s.isMoving = append(s.take, *tree), true
+	}
+}
+
+// The values of the keys of ClusterQueues. All of them keep Kueue out.
+const (
+	// stateLocked is before Tranche admits, stateLed while it does, and stateEnding afterwards while its last decisions are written.
+	stateLocked = "Locked"
+	stateLed    = "Tranche"
+	stateEnding = "Ending"
+)
+
+// take lets the engine admit in a tree that is locked. It does nothing if the lock is not in force yet, or a ClusterQueue is no longer held.
+func (r *reconciler) take(ctx context.Context, tree *admission.Takeover) error {
+	for _, name := range tree.ClusterQueues {
+		if inForce, err := r.lock.isInForce(ctx, name); err != nil || !inForce {
+			return err
+		}
+		// The API server lets no user end the hold from here on: this read finds whether a user has ended it before.
+		var queue kueue.ClusterQueue
+		if err := r.config.Live.Get(ctx, client.ObjectKey{Name: name}, &queue); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if queue.Spec.StopPolicy == nil || *queue.Spec.StopPolicy != kueue.Hold {
+			return nil
+		}
+	}
+	// What Kueue has admitted before the lock was in force is in this list; what it writes later is rejected.
+	var workloads kueue.WorkloadList
+	if err := r.config.Live.List(ctx, &workloads); err != nil {
+		return fmt.Errorf("list quota Workloads: %w", err)
+	}
+	for i := range workloads.Items {
+		r.config.Runner.Observe(admission.WorkloadObserved{Workload: &workloads.Items[i]})
+	}
+	r.config.Runner.Observe(admission.QueuesTaken{ClusterQueues: tree.ClusterQueues})
+	// The next step records that Tranche admits.
+	return nil
+}
+
+// endWaiting removes from quota Workloads in ClusterQueues that were handed back why they waited for Tranche.
+func (r *reconciler) endWaiting(ctx context.Context, clusterQueues []string) error {
+	if len(clusterQueues) == 0 {
+		return nil
+	}
+	var localQueues kueue.LocalQueueList
+	if err := r.config.Client.List(ctx, &localQueues); err != nil {
+		return fmt.Errorf("list LocalQueues: %w", err)
+	}
+	for i := range localQueues.Items {
+		lq := &localQueues.Items[i]
+		if !slices.Contains(clusterQueues, string(lq.Spec.ClusterQueue)) {
+			continue
+		}
+		var workloads kueue.WorkloadList
+		if err := r.config.Client.List(ctx, &workloads, client.InNamespace(lq.Namespace)); err != nil {
+			return fmt.Errorf("list quota Workloads of namespace %s: %w", lq.Namespace, err)
+		}
+		for k := range workloads.Items {
+			if w := &workloads.Items[k]; string(w.Spec.QueueName) == lq.Name {
+				if err := engine.EndWaiting(ctx, r.config.Client, w); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// tell emits an Event for each ClusterQueue whose state has changed.
+func (r *reconciler) tell(trees []admission.Takeover, released []string) {
+	told := map[string]string{}
+	say := func(name, text string, event events.Event) {
+		told[name] = text
+		if r.told[name] != text {
+			event.Emit(r.config.Recorder, &kueue.ClusterQueue{
+				TypeMeta: metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "ClusterQueue"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			})
+		}
+	}
+	for _, name := range released {
+		say(name, "", events.HandedBack())
+	}
+	for i := range trees {
+		tree := &trees[i]
+		for _, name := range tree.ClusterQueues {
+			switch problem := tree.Problem(); {
+			case problem != "":
+				say(name, problem, events.TakeoverBlocked(problem))
+			case tree.IsLed():
+				say(name, stateLed, events.TakenOver(len(tree.ClusterQueues)))
+			}
+		}
+	}
+	maps.DeleteFunc(told, func(_, text string) bool { return text == "" })
+	r.told = told
+}

@@ -1,0 +1,327 @@
+package kueue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/controlplane"
+)
+
+var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, ContinueOnFailure, func() {
+	BeforeAll(func(ctx SpecContext) {
+		startBeside(ctx)
+		DeferCleanup(stopBeside)
+		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "stage-safety"}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
+		Expect(client.IgnoreAlreadyExists(env.Admin.Create(ctx, check))).To(Succeed())
+	}, NodeTimeout(patience))
+
+	It("run jobs of all kinds, and go back", func(ctx SpecContext) {
+		inCohort := func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "taken" }
+		tenant(ctx, "taken-a", 8, inCohort, judgedStages)
+		tenant(ctx, "taken-b", 0, inCohort)
+		running := named(lasting(newJob("taken-a", 3), "600"), "running")
+		Expect(env.Admin.Create(ctx, running)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, running))).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
+		uid := podUIDs(ctx, running)
+		blocked := named(newJob("taken-b", 6), "blocked")
+		Expect(env.Admin.Create(ctx, blocked)).To(Succeed())
+
+		takeOver(ctx, "taken-a", "taken-b")
+
+		By("keeping its own reason why a job waits, beside Kueue's")
+		waits := workloadOf(ctx, blocked)
+		Eventually(read(ctx, waits)).WithContext(ctx).Should(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonWaitingForQuota))
+		own := meta.FindStatusCondition(waits.Status.Conditions, apis.WaitingCondition).Message
+		Expect(meta.FindStatusCondition(waits.Status.Conditions, kueue.WorkloadQuotaReserved).Message).NotTo(Equal(own))
+
+		By("admitting a Job, a pod group and the stages of a JobSet")
+		job := named(newJob("taken-a", 1), "plain")
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		group := podGroup(ctx, "taken-a", "group", 2)
+		js := stagedJobSet("taken-b", map[string]string{apis.QueueLabel: "queue"}, "1")
+		Expect(env.Admin.Create(ctx, js)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		awaitPods(ctx, group)
+		awaitCompletion(ctx, js)
+		Expect(podUIDs(ctx, running)).To(Equal(uid), "nothing that runs is touched")
+		Expect(read(ctx, waits)(NewGomega(Fail))).To(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
+
+		By("going back")
+		handBack(ctx, "taken-a", "taken-b")
+		later := named(newJob("taken-a", 2), "later")
+		Expect(env.Admin.Create(ctx, later)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, later))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		Expect(podUIDs(ctx, running)).To(Equal(uid), "nothing that runs is touched")
+		Expect(read(ctx, waits)(NewGomega(Fail)).Status.Conditions).NotTo(ContainElement(HaveField("Type", apis.WaitingCondition)))
+		Expect(env.Admin.Delete(ctx, running, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Eventually(read(ctx, waits)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+	}, NodeTimeout(3*patience))
+
+	It("have one engine at most when both managers are killed at each step", func(ctx SpecContext) {
+		const queue, gpus = "killed", 4
+		tenant(ctx, queue, gpus)
+		audited, stopAudit := context.WithCancel(ctx)
+		audit := make(chan string, 1)
+		go func() {
+			defer GinkgoRecover()
+			failed := ""
+			for audited.Err() == nil && failed == "" {
+				g := NewGomega(func(message string, _ ...int) { failed = message })
+				if audited.Err() == nil {
+					expectWithin(ctx, g, queue, gpus)
+				}
+			}
+			audit <- failed
+		}()
+		number := 0
+		submit := func(count int) {
+			for range count {
+				number++
+				Expect(env.Admin.Create(ctx, named(lasting(newJob(queue, 2), "2"), fmt.Sprintf("job-%03d", number)))).To(Succeed())
+			}
+		}
+		running := named(lasting(newJob(queue, 1), "600"), "running")
+		Expect(env.Admin.Create(ctx, running)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, running))).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
+		uids := podUIDs(ctx, running)
+		submit(4)
+
+		By("killing them before, between and after the steps of a takeover")
+		killBoth(ctx, func() { annotate(ctx, apis.EngineTranche, queue) })
+		killBoth(ctx, func() { stop(ctx, kueue.Hold, queue) })
+		Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, queue)).To(HaveEach(Not(BeEmpty()))) }).WithContext(ctx).Should(Succeed())
+		killBoth(ctx, func() {})
+		Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, queue)).To(HaveEach("Tranche")) }).WithContext(ctx).Should(Succeed())
+		submit(4)
+		killBoth(ctx, func() {})
+
+		By("killing them before, between and after the steps of the way back")
+		killBoth(ctx, func() { annotate(ctx, apis.EngineKueue, queue) })
+		Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, queue)).To(HaveEach("")) }).WithContext(ctx).Should(Succeed())
+		killBoth(ctx, func() {
+			Eventually(func() error { return tryPatch(ctx, queue, `{"spec":{"stopPolicy":"None"}}`) }).WithContext(ctx).Should(Succeed())
+		})
+		submit(2)
+
+		By("finishing all Jobs in the end, none of them twice")
+		var jobs batchv1.JobList
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.List(ctx, &jobs, client.InNamespace(queue))).To(Succeed())
+			for i := range jobs.Items {
+				if jobs.Items[i].Name != running.Name {
+					g.Expect(jobs.Items[i].Status.Succeeded).To(BeEquivalentTo(2), jobs.Items[i].Name)
+				}
+			}
+		}).WithContext(ctx).Should(Succeed())
+		Expect(podUIDs(ctx, running)).To(Equal(uids), "nothing that runs is touched")
+		for i := range jobs.Items {
+			if jobs.Items[i].Name != running.Name {
+				Expect(podUIDs(ctx, &jobs.Items[i])).To(HaveLen(2), "each pod ran once")
+			}
+		}
+		stopAudit()
+		Expect(<-audit).To(BeEmpty())
+	}, NodeTimeout(5*patience))
+
+	It("wait, and are Kueue's, while they are taken in part or not held", func(ctx SpecContext) {
+		inCohort := func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "half" }
+		newCheck(ctx, "half-check")
+		tenant(ctx, "half-a", 2, inCohort)
+		tenant(ctx, "half-b", 2, inCohort, checked("half-check"))
+		annotate(ctx, apis.EngineTranche, "half-a")
+		eventually := func(clusterQueue, text string) {
+			Eventually(func(g Gomega) {
+				var list eventsv1.EventList
+				g.Expect(env.Admin.List(ctx, &list, client.InNamespace("default"))).To(Succeed())
+				g.Expect(list.Items).To(ContainElement(And(HaveField("Regarding.Name", clusterQueue), HaveField("Reason", "TakeoverBlocked"), HaveField("Note", ContainSubstring(text)))))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		eventually("half-a", "ClusterQueue half-b: spec.admissionChecksStrategy: AdmissionCheck half-check")
+		eventually("half-a", "spec.stopPolicy is None, so that Kueue admits in it; set it to Hold")
+		eventually("half-b", "it has no annotation tranche.dev/engine: Tranche")
+		job := newJob("half-a", 1)
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		Expect(locksOf(ctx, NewGomega(Fail), "half-a", "half-b")).To(HaveEach(""))
+
+		patchQueue(ctx, "half-b", `{"spec":{"admissionChecksStrategy":null}}`)
+		takeOver(ctx, "half-a", "half-b")
+		By("refusing what would let Kueue admit at the same time")
+		Expect(tryPatch(ctx, "half-a", `{"spec":{"stopPolicy":"None"}}`)).To(MatchError(ContainSubstring("must stay Hold while Tranche admits")))
+		Expect(tryPatch(ctx, "half-a", `{"spec":{"cohortName":"other"}}`)).To(MatchError(ContainSubstring("spec.cohortName: cannot be changed")))
+		stranger := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "half-c"}, Spec: kueue.ClusterQueueSpec{CohortName: "half"}}
+		Expect(env.Admin.Create(ctx, stranger)).To(MatchError(ContainSubstring("Tranche admits in the cohort tree of Cohort half")))
+		Expect(env.Admin.Create(ctx, &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "half"}, Spec: kueue.CohortSpec{ParentName: "other"}})).
+			To(MatchError(ContainSubstring("spec.parentName: cannot be changed")))
+		w := newWorkload(ctx, "half-a", func(w *kueue.Workload) { w.Spec.PodSets[0].Count = 50 })
+		kueues, err := env.As(controlplane.KueueUser)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func(g Gomega) error {
+			read(ctx, w)(g)
+			w.Status.Admission = admission(w, "half-a").Admission
+			return kueues.Status().Update(ctx, w)
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("Tranche admits in ClusterQueue half-a")))
+
+		By("stopping for its own stop policy")
+		patchQueue(ctx, "half-a", `{"metadata":{"annotations":{"tranche.dev/stop-policy":"Hold"}}}`)
+		second := named(newJob("half-a", 1), "second")
+		Expect(env.Admin.Create(ctx, second)).To(Succeed())
+		held := workloadOf(ctx, second)
+		Eventually(read(ctx, held)).WithContext(ctx).Should(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonSuspended))
+		patchQueue(ctx, "half-a", `{"metadata":{"annotations":{"tranche.dev/stop-policy":null}}}`)
+		Eventually(read(ctx, held)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		handBack(ctx, "half-a", "half-b")
+	}, NodeTimeout(3*patience))
+})
+
+// killBoth makes a change, ends both managers at once, and starts them again. ClusterQueues cannot be changed while Kueue's manager is down.
+func killBoth(ctx context.Context, change func()) {
+	GinkgoHelper()
+	change()
+	Expect(shared.manager.Kill()).To(Succeed())
+	Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
+	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+	shared.manager = nil
+	startBeside(ctx)
+}
+
+// expectWithin expects that the admissions of a ClusterQueue are within its quota, and that none was made twice.
+func expectWithin(ctx context.Context, g Gomega, namespace string, gpus int64) {
+	var list kueue.WorkloadList
+	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
+	held := int64(0)
+	for i := range list.Items {
+		w := &list.Items[i]
+		if w.Status.Admission == nil || meta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
+			continue
+		}
+		for _, a := range w.Status.Admission.PodSetAssignments {
+			held += a.ResourceUsage.Name(gpu, resource.DecimalSI).Value()
+		}
+	}
+	g.Expect(held).To(BeNumerically("<=", gpus))
+}
+
+// annotate sets the annotation that asks for an engine.
+func annotate(ctx context.Context, engine string, clusterQueues ...string) {
+	GinkgoHelper()
+	for _, name := range clusterQueues {
+		patchQueue(ctx, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, apis.EngineAnnotation, engine))
+	}
+}
+
+// stop sets spec.stopPolicy.
+func stop(ctx context.Context, policy kueue.StopPolicy, clusterQueues ...string) {
+	GinkgoHelper()
+	for _, name := range clusterQueues {
+		patchQueue(ctx, name, fmt.Sprintf(`{"spec":{"stopPolicy":%q}}`, policy))
+	}
+}
+
+func patchQueue(ctx context.Context, name, change string) {
+	GinkgoHelper()
+	Expect(tryPatch(ctx, name, change)).To(Succeed())
+}
+
+func tryPatch(ctx context.Context, name, change string) error {
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return env.Admin.Patch(ctx, cq, client.RawPatch(types.MergePatchType, []byte(change)))
+}
+
+// takeOver makes Tranche admit in a cohort tree, and waits for that.
+func takeOver(ctx context.Context, clusterQueues ...string) {
+	GinkgoHelper()
+	annotate(ctx, apis.EngineTranche, clusterQueues...)
+	stop(ctx, kueue.Hold, clusterQueues...)
+	Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, clusterQueues...)).To(HaveEach("Tranche")) }).WithContext(ctx).Should(Succeed())
+}
+
+// handBack makes Kueue admit in a cohort tree again.
+func handBack(ctx context.Context, clusterQueues ...string) {
+	GinkgoHelper()
+	annotate(ctx, apis.EngineKueue, clusterQueues...)
+	Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, clusterQueues...)).To(HaveEach("")) }).WithContext(ctx).Should(Succeed())
+	Eventually(func() error {
+		for _, name := range clusterQueues {
+			if err := tryPatch(ctx, name, `{"spec":{"stopPolicy":"None"}}`); err != nil {
+				return err
+			}
+		}
+		return nil
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// locksOf returns what the ConfigMap of takeovers says about ClusterQueues.
+func locksOf(ctx context.Context, g Gomega, clusterQueues ...string) []string {
+	held := &corev1.ConfigMap{}
+	g.Expect(client.IgnoreNotFound(env.Admin.Get(ctx, client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.TakeoverConfigMap}, held))).To(Succeed())
+	var states []string
+	for _, name := range clusterQueues {
+		states = append(states, held.Data["queue."+name])
+	}
+	return states
+}
+
+func named(job *batchv1.Job, name string) *batchv1.Job {
+	job.Name = name
+	return job
+}
+
+// lasting makes the pods of a Job run for so many seconds.
+func lasting(job *batchv1.Job, seconds string) *batchv1.Job {
+	job.Spec.Template.Annotations = map[string]string{controlplane.FakeRunTime: seconds}
+	return job
+}
+
+// podUIDs returns the UIDs of the pods of a Job.
+func podUIDs(ctx context.Context, job *batchv1.Job) []types.UID {
+	GinkgoHelper()
+	var list corev1.PodList
+	Expect(env.Admin.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})).To(Succeed())
+	var uids []types.UID
+	for i := range list.Items {
+		uids = append(uids, list.Items[i].UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// podGroup creates a group of pods that Kueue queues together, with 1 GPU each.
+func podGroup(ctx context.Context, namespace, name string, size int32) []*corev1.Pod {
+	GinkgoHelper()
+	template := newJob(namespace, 1).Spec.Template
+	var pods []*corev1.Pod
+	for i := range size {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("%s-%d", name, i),
+			Labels:      map[string]string{apis.QueueLabel: "queue", "kueue.x-k8s.io/pod-group-name": name},
+			Annotations: map[string]string{"kueue.x-k8s.io/pod-group-total-count": fmt.Sprint(size), controlplane.FakeRunTime: "1"},
+		}, Spec: template.Spec}
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		Expect(env.Admin.Create(ctx, pod)).To(Succeed())
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// awaitPods waits until pods run.
+func awaitPods(ctx context.Context, pods []*corev1.Pod) {
+	GinkgoHelper()
+	for _, pod := range pods {
+		Eventually(read(ctx, pod)).WithContext(ctx).Should(HaveField("Status.Phase", corev1.PodRunning))
+	}
+}
