@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 	"github.com/tranche-dev/tranche/cmd/tranche/plan"
 	"github.com/tranche-dev/tranche/cmd/tranche/shadow"
+	"github.com/tranche-dev/tranche/cmd/tranche/takeover"
 )
 
 func main() {
@@ -45,6 +46,7 @@ func newCommand() *cobra.Command {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
-		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), dashboard.NewCommand(versionText()), shadow.NewCommand(versionText()), newUninstallCommand(), newVersionCommand())
+		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), dashboard.NewCommand(versionText()), shadow.NewCommand(versionText()), takeover.NewCommand(versionText()), takeover.NewHandBackCommand(versionText()),
+		newUninstallCommand(), newVersionCommand())
 	return root
 }

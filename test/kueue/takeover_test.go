@@ -3,10 +3,14 @@ package kueue_test
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -185,6 +189,64 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		patchQueue(ctx, "half-a", `{"metadata":{"annotations":{"tranche.dev/stop-policy":null}}}`)
 		Eventually(read(ctx, held)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
 		handBack(ctx, "half-a", "half-b")
+	}, NodeTimeout(3*patience))
+
+	It("are taken over and handed back by commands", func(ctx SpecContext) {
+		inCohort := func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "verbs" }
+		tenant(ctx, "verbs-a", 2, inCohort)
+		tenant(ctx, "verbs-b", 2, inCohort, func(cq *kueue.ClusterQueue) { held(cq) })
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(env.Plane.Kubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
+		tranche := func(answer string, args ...string) (string, error) {
+			cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "--kubeconfig", kubeconfig)...)
+			cmd.Stdin = strings.NewReader(answer)
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+		refused := func(want, answer string, args ...string) {
+			GinkgoHelper()
+			out, err := tranche(answer, args...)
+			Expect(err).To(HaveOccurred(), out)
+			Expect(out).To(ContainSubstring(want))
+		}
+		refused("there is no ClusterQueue nowhere", "", "takeover", "nowhere")
+		refused("a tree changes as a whole: tranche takeover verbs-a verbs-b", "", "takeover", "verbs-a")
+		refused("nothing has changed: answer y", "n\n", "takeover", "verbs-a", "verbs-b")
+		other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.KueueNamespace, Name: "kueue-controller-manager"}, Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{
+				ServiceAccountName: "kueue-controller-manager", Containers: []corev1.Container{{Name: "manager", Image: "registry.k8s.io/kueue/kueue:v0.18.1"}},
+			}},
+		}}
+		Expect(env.Admin.Create(ctx, other)).To(Succeed())
+		refused("Kueue's manager has version v0.18.1", "", "takeover", "verbs-a", "verbs-b", "--dry-run")
+		Expect(env.Admin.Delete(ctx, other)).To(Succeed())
+		out, err := tranche("", "takeover", "verbs-a", "verbs-b", "--dry-run")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(ContainSubstring("annotation tranche.dev/stop-policy: Hold, because it is held"))
+		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach(""))
+
+		out, err = tranche("y\n", "takeover", "verbs-a", "verbs-b")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach("Tranche"))
+		waits := newJob("verbs-b", 1)
+		Expect(env.Admin.Create(ctx, waits)).To(Succeed())
+		job := newJob("verbs-a", 1)
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		Expect(workloadOf(ctx, waits)).NotTo(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, ""), "it stays held")
+
+		refused("a tree changes as a whole: tranche hand-back verbs-a verbs-b", "", "hand-back", "verbs-b")
+		out, err = tranche("", "hand-back", "verbs-a", "verbs-b", "--yes")
+		Expect(err).NotTo(HaveOccurred(), out)
+		after := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "verbs-b"}}
+		Expect(read(ctx, after)(NewGomega(Fail)).Spec.StopPolicy).To(HaveValue(Equal(kueue.Hold)))
+		Expect(after.Annotations).To(BeEmpty())
+		after = &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "verbs-a"}}
+		Expect(read(ctx, after)(NewGomega(Fail)).Spec.StopPolicy).To(HaveValue(Equal(kueue.None)))
+		last := named(newJob("verbs-a", 1), "last")
+		Expect(env.Admin.Create(ctx, last)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, last))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
 	}, NodeTimeout(3*patience))
 })
 

@@ -1,0 +1,63 @@
+package takeover
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+func stateOf(change func(*state)) *state {
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "research"}}
+	s := &state{names: []string{"research"}, queues: map[string]*kueue.ClusterQueue{"research": q}, isBeside: true, kueueVersion: "v0.19.2"}
+	change(s)
+	return s
+}
+
+func TestPlanTakeover(t *testing.T) {
+	for name, c := range map[string]struct {
+		change    func(*state)
+		want      string
+		isRefused bool
+	}{
+		"free":            {func(*state) {}, "- ClusterQueue research: annotation tranche.dev/engine: Tranche, spec.stopPolicy: Hold\n", false},
+		"held":            {func(s *state) { s.queues["research"].Spec.StopPolicy = new(kueue.Hold) }, "annotation tranche.dev/stop-policy: Hold, because it is held", false},
+		"unknown version": {func(s *state) { s.kueueVersion = "" }, "The version of Kueue's manager is not known: it must be v0.19.x", false},
+		"strict":          {func(s *state) { s.queues["research"].Spec.QueueingStrategy = kueue.StrictFIFO }, "the head of a StrictFIFO queue", false},
+		"other version":   {func(s *state) { s.kueueVersion = "v0.18.1" }, "Kueue's manager has version v0.18.1", true},
+		"Instead":         {func(s *state) { s.isBeside = false }, "Tranche is not installed beside Kueue", true},
+		"half a tree":     {func(s *state) { s.missing = []string{"serving"} }, "serving; a tree changes as a whole: tranche takeover research serving", true},
+		"obstacle":        {func(s *state) { s.obstacles = []string{"ClusterQueue research: AdmissionCheck x"} }, "- ClusterQueue research: AdmissionCheck x", true},
+	} {
+		var out strings.Builder
+		err := planTakeover(&out, stateOf(c.change))
+		if !strings.Contains(out.String(), c.want) || (err != nil) != c.isRefused {
+			t.Errorf("%s: the plan is %q with error %v, want %q", name, out.String(), err, c.want)
+		}
+	}
+}
+
+func TestPlanHandBack(t *testing.T) {
+	var out strings.Builder
+	held := stateOf(func(s *state) {
+		s.queues["research"].Annotations = map[string]string{apis.EngineAnnotation: apis.EngineTranche, apis.StopPolicyAnnotation: "Hold"}
+	})
+	if err := planHandBack(&out, held); err != nil || !strings.Contains(out.String(), "spec.stopPolicy: Hold, because it is held for Tranche") {
+		t.Errorf("the plan is %q, %v", out.String(), err)
+	}
+	if err := planHandBack(io.Discard, stateOf(func(s *state) { s.missing = []string{"serving"} })); err == nil {
+		t.Error("a part of a tree may be handed back")
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false} {
+		if err := confirm(strings.NewReader(answer), io.Discard); (err == nil) != want {
+			t.Errorf("%q: %v, want confirmed %t", answer, err, want)
+		}
+	}
+}
