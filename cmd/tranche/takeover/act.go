@@ -111,7 +111,7 @@ func isHeldForTranche(q *kueue.ClusterQueue) bool {
 	return policy != "" && policy != string(kueue.None)
 }
 
-// await waits until the lock has a state for all ClusterQueues. It names those that it waits for in vain.
+// await waits until the lock has a state for all ClusterQueues. It names those that have not reached it.
 func (s *state) await(ctx context.Context, isReached func(string) bool) error {
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		var lock corev1.ConfigMap
