@@ -44,9 +44,9 @@ type inventory struct {
 	gated int
 	// crds are those of kueue.x-k8s.io.
 	crds []metav1.PartialObjectMetadata
-	// hasKueue is true if the queues and their CRDs belong to Kueue. checked names its ClusterQueues with an AdmissionCheck of Tranche.
-	hasKueue bool
-	checked  []string
+	// hasKueue is true if the queues and their CRDs belong to Kueue. dependent describes its ClusterQueues that need the manager.
+	hasKueue  bool
+	dependent []string
 }
 
 // A queuedJobSet is a JobSet that is not finished, and how many of its Jobs are held.

@@ -81,25 +81,28 @@ func (c *cluster) findChecked(ctx context.Context, found *inventory) error {
 	if err := c.List(ctx, &queues); err != nil {
 		return ignoreUnserved(err)
 	}
-	found.checked = checkedQueues(queues.Items, checks.Items)
+	found.dependent = dependentQueues(queues.Items, checks.Items)
 	return nil
 }
 
-// checkedQueues describes each ClusterQueue that has an AdmissionCheck of Tranche.
-func checkedQueues(queues []kueue.ClusterQueue, checks []kueue.AdmissionCheck) []string {
+// dependentQueues describes each ClusterQueue in which nothing is admitted without the manager: Tranche admits in it, or it has an AdmissionCheck of Tranche.
+func dependentQueues(queues []kueue.ClusterQueue, checks []kueue.AdmissionCheck) []string {
 	var lines []string
 	for i := range queues {
-		strategy := queues[i].Spec.AdmissionChecksStrategy
-		if strategy == nil {
+		q := &queues[i]
+		if q.Annotations[apis.EngineAnnotation] == apis.EngineTranche {
+			lines = append(lines, fmt.Sprintf("ClusterQueue %s: it was taken over from Kueue; hand its cohort tree back with tranche hand-back, before the manager is gone", q.Name))
+		}
+		if q.Spec.AdmissionChecksStrategy == nil {
 			continue
 		}
-		for _, rule := range strategy.AdmissionChecks {
+		for _, rule := range q.Spec.AdmissionChecksStrategy.AdmissionChecks {
 			isOurs := slices.ContainsFunc(checks, func(check kueue.AdmissionCheck) bool {
 				return check.Name == string(rule.Name) && check.Spec.ControllerName == apis.StageSafetyController
 			})
 			if isOurs {
 				lines = append(lines, fmt.Sprintf("ClusterQueue %s: remove AdmissionCheck %s from spec.admissionChecksStrategy; without the manager, its jobs wait indefinitely",
-					queues[i].Name, rule.Name))
+					q.Name, rule.Name))
 			}
 		}
 	}
@@ -111,5 +114,5 @@ func (found *inventory) kueueOutcome() []string {
 	if !found.hasKueue {
 		return nil
 	}
-	return append([]string{"Kueue is installed: its queues, its Workloads and the CRDs of kueue.x-k8s.io stay as they are"}, found.checked...)
+	return append([]string{"Kueue is installed: its queues, its Workloads and the CRDs of kueue.x-k8s.io stay as they are"}, found.dependent...)
 }

@@ -39,7 +39,7 @@ func TestIsPinned(t *testing.T) {
 	}
 }
 
-func TestCheckedQueues(t *testing.T) {
+func TestDependentQueues(t *testing.T) {
 	queue := func(name string, check kueue.AdmissionCheckReference) kueue.ClusterQueue {
 		return kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
 			AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: check}}},
@@ -48,10 +48,11 @@ func TestCheckedQueues(t *testing.T) {
 	check := func(name, controller string) kueue.AdmissionCheck {
 		return kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
 	}
-	got := checkedQueues([]kueue.ClusterQueue{queue("a", "safe"), queue("b", "other"), {}},
+	taken := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "c", Annotations: map[string]string{apis.EngineAnnotation: apis.EngineTranche}}}
+	got := dependentQueues([]kueue.ClusterQueue{queue("a", "safe"), queue("b", "other"), taken, {}},
 		[]kueue.AdmissionCheck{check("safe", apis.StageSafetyController), check("other", "kueue.x-k8s.io/provisioning-request")})
-	if len(got) != 1 || !strings.Contains(got[0], "ClusterQueue a: remove AdmissionCheck safe") {
-		t.Errorf("checked: %q", got)
+	if len(got) != 2 || !strings.Contains(got[0], "ClusterQueue a: remove AdmissionCheck safe") || !strings.Contains(got[1], "ClusterQueue c: it was taken over") {
+		t.Errorf("dependent: %q", got)
 	}
 }
 

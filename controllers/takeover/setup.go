@@ -1,5 +1,5 @@
 // Package takeover makes the engine admit in cohort trees that their administrators have taken over from Kueue's manager, and stop when they hand them
-// back (decision 36). It runs in the mode Beside.
+// back (decision 37). It runs in the mode Beside.
 //
 // A cohort tree changes its engine in steps, each of which can be repeated after a crash:
 //
