@@ -35,25 +35,31 @@ func main() {
 	if *keep {
 		finish = awaitInterrupt
 	}
-	if err := run(ctx, *beside, finish); err != nil {
+	show := scene{setUp, play}
+	if *beside {
+		show = scene{setUpBeside, playBeside}
+	}
+	if err := run(ctx, show, finish); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
 	}
 }
 
+// A scene starts a cluster and plays a script in it.
+type scene struct {
+	start func(context.Context) (*testenv.World, error)
+	play  func(context.Context, *testenv.World) error
+}
+
 // run starts everything, plays the script, and calls finish before it stops everything.
-func run(ctx context.Context, beside bool, finish func(context.Context, *testenv.World)) error {
-	start, perform := setUp, play
-	if beside {
-		start, perform = setUpBeside, playBeside
-	}
-	w, err := start(ctx)
+func run(ctx context.Context, show scene, finish func(context.Context, *testenv.World)) error {
+	w, err := show.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.Stop() //nolint:errcheck // the process ends, and everything with it
-	if err := perform(ctx, w); err != nil {
+	if err := show.play(ctx, w); err != nil {
 		return err
 	}
 	finish(ctx, w)

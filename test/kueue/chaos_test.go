@@ -85,7 +85,7 @@ type chaos struct {
 
 func newChaos(ctx context.Context) *chaos {
 	GinkgoHelper()
-	seed := uint64(GinkgoRandomSeed()) //nolint:gosec // any number will do
+	seed := uint64(GinkgoRandomSeed())
 	if text := os.Getenv("SOAK_SEED"); text != "" {
 		var err error
 		seed, err = strconv.ParseUint(text, 10, 64)

@@ -31,7 +31,7 @@ type Stage struct {
 	IsGrowth bool
 	// IsAdopted is true if its pods ran before Tranche was installed. No preemption evicts it.
 	IsAdopted bool
-	Created  time.Time
+	Created   time.Time
 
 	// From the spec, converted once for each generation. Unsupported is what the Engine cannot do for it, or empty.
 	Priority    int32

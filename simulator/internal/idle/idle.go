@@ -131,7 +131,7 @@ func (w *waiting) shape(j *cluster.UserJob) shape {
 	sh := shape{namespace: w.key.Namespace, stages: len(j.Plan.Stages), workloads: len(w.workloads), jobs: len(w.jobs), stageAdmission: j.StageAdmission}
 	for i, object := range w.workloads {
 		for k := range object.Spec.PodSets {
-			sh.pods = sh.pods*31 + object.Spec.PodSets[k].Count*int32(i+1) //nolint:gosec // an overflow does no harm to a hash
+			sh.pods = sh.pods*31 + object.Spec.PodSets[k].Count*int32(i+1)
 		}
 	}
 	for i := range w.jobSet.Spec.ReplicatedJobs {
