@@ -22,6 +22,10 @@ const (
 	// it when the Job is created, or gets QueueLabel while it is suspended.
 	HoldQueued = "queued"
 
+	// HoldAdopted is the value of HoldLabel on the Jobs of a JobSet that ran when Tranche was installed. They were never held. The manager sets it,
+	// so that the admission policies guard them.
+	HoldAdopted = "adopted"
+
 	// FinishedStagesAnnotation names, on a JobSet without a queue, the stages that have succeeded in its current attempt, because their Jobs
 	// may be gone by now. Its value is FinishedStages in JSON. Only the manager writes it.
 	FinishedStagesAnnotation = "tranche.dev/finished-stages"

@@ -128,7 +128,7 @@ var words = sets.New(
 	"true", "false", "default", "kube-system", "kube-public", "kube-node-lease", apis.SystemNamespace,
 	// policies, modes and effects in annotations
 	"Safe", "Reserve", "Greedy", "Off", "Gang", "ReplicatedGang", "None", "Kube", "Coscheduling", "Volcano", "Koordinator", "KAI", "Strict", "NonStrict",
-	apis.HoldUnqueued, "Equal", "Exists", "Lt", "Gt", "NoSchedule", "PreferNoSchedule", "NoExecute", "Always", "IfReady",
+	apis.HoldUnqueued, apis.HoldAdopted, "Equal", "Exists", "Lt", "Gt", "NoSchedule", "PreferNoSchedule", "NoExecute", "Always", "IfReady",
 	// names of pod sets that are not those of ReplicatedJobs, and kinds of gangs
 	"main", apis.ReservedPodSet, "all", "kueue", "core", "coscheduling", "koordinator", "lightweight", "group-name",
 	// schedulers

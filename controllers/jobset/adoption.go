@@ -67,6 +67,18 @@ func (r *Reconciler) stop(ctx context.Context, s *jobsetstate.Snapshot, w *stage
 	return nil
 }
 
+// markJobs labels Jobs of a JobSet that ran when Tranche was installed.
+func (r *Reconciler) markJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
+	for _, job := range w.MarkJobs {
+		after := job.DeepCopy()
+		metav1.SetMetaDataLabel(&after.ObjectMeta, apis.HoldLabel, apis.HoldAdopted)
+		if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
+			return stages.Independent(fmt.Errorf("label Job %s: %w", client.ObjectKeyFromObject(job), err))
+		}
+	}
+	return nil
+}
+
 // takeOver makes the Workload that Kueue has made for a JobSet its quota Workload, if it is for the same pods, and otherwise deletes it.
 func (r *Reconciler) takeOver(ctx context.Context, s *jobsetstate.Snapshot, wanted *kueue.Workload) error {
 	var existing kueue.Workload

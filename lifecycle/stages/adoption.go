@@ -1,14 +1,17 @@
 package stages
 
 import (
+	"cmp"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -46,7 +49,8 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished):
 		w.Reopen = append(w.Reopen, workload)
 	case quotaworkload.HoldsQuota(workload) && quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
-		w.Stop = workloadstatus.EvictionOf(workload).Message
+		eviction := workloadstatus.EvictionOf(workload)
+		w.Stop = cmp.Or(eviction.Message, eviction.Reason, kueue.WorkloadEvicted)
 	case !adoption.IsMarked(workload):
 		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, adoption.Marked(workload), false})
 	case !quotaworkload.HoldsQuota(workload):
@@ -60,6 +64,16 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 	}
 	if quotaworkload.HoldsQuota(workload) {
 		w.Conditions = jobsetstatus.JobSetProgress(s.JobSet, summary(s, stages))
+	}
+}
+
+// markJobs labels the Jobs of a JobSet that was there when Tranche was installed, so that the admission policies guard them, also those that its
+// controller creates later. They are not held.
+func (w *Step) markJobs(s *jobsetstate.Snapshot) {
+	for _, job := range s.Owned.Jobs {
+		if job.Labels[apis.HoldLabel] == "" && job.DeletionTimestamp.IsZero() && !childjob.IsFinished(job, batchv1.JobComplete) && !childjob.IsFinished(job, batchv1.JobFailed) {
+			w.MarkJobs = append(w.MarkJobs, job)
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ func (w *Step) decide(s *jobsetstate.Snapshot) {
 	if s.JobSet == nil {
 		return
 	}
+	if s.Target != nil {
+		w.markJobs(s)
+	}
 	switch {
 	case s.Plan == nil:
 		w.retire(s.Owned)

@@ -39,6 +39,8 @@ type Step struct {
 	EvictWorkloads []EvictWorkload
 	// ChangeWorkloads has quota Workloads with wrong gates, attempt, queue or priority.
 	ChangeWorkloads []ChangeWorkload
+	// MarkJobs has the Jobs of a JobSet that ran when Tranche was installed which the admission policies do not guard yet.
+	MarkJobs []*batchv1.Job
 	// SetScheduler is true if the manager must write into the pod templates of the JobSet which scheduler places their gangs, before it starts the
 	// JobSet.
 	SetScheduler bool
@@ -161,7 +163,7 @@ func (w *Step) RequeueForUnwatchedPods(s *jobsetstate.Snapshot) {
 
 // A Writer writes the parts of a Step. A function may be nil if that part is always empty.
 type Writer struct {
-	CreateWorkloads, AdmitWorkload, Stop, EvictWorkloads, ChangeWorkloads,
+	CreateWorkloads, AdmitWorkload, Stop, EvictWorkloads, ChangeWorkloads, MarkJobs,
 	SetScheduler, Pause, Start,
 	DeleteGangs, EnsureGangs, RecordFinished,
 	ReleaseJobs, ResizeJobs, HoldJobs, SkipJobs,
@@ -184,6 +186,7 @@ func (w *Step) Write(to *Writer) error {
 		{w.Stop == "", to.Stop},
 		{len(w.EvictWorkloads) == 0, to.EvictWorkloads},
 		{len(w.ChangeWorkloads) == 0, to.ChangeWorkloads},
+		{len(w.MarkJobs) == 0, to.MarkJobs},
 		{!w.SetScheduler, to.SetScheduler},
 		{w.Pause == "", to.Pause},
 		{!w.Start, to.Start},

@@ -143,7 +143,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 
 	BeforeAll(func(ctx SpecContext) {
 		createQueues(ctx)
-		for _, job := range []*batchv1.Job{asReleasedByKueue(newJob("runs", 4)), asReleasedByKueue(newJob("known", 2)), asReleasedByKueue(newJob("other", 2))} {
+		for _, job := range []*batchv1.Job{asReleasedByKueue(newJob("runs", 4)), asReleasedByKueue(newJob("known", 2)), asReleasedByKueue(newJob("other", 2)), newJob("plain", 1)} {
 			Expect(env.Admin.Create(ctx, job)).To(Succeed())
 			Eventually(func(g Gomega) {
 				pods[job.Name] = runningPods(ctx, g, batchv1.JobNameLabel, job.Name)
@@ -184,7 +184,11 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 				g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadAdmitted)).To(BeTrue())
 				g.Expect(w.Spec.PodSets[0].Count).To(Equal(int32(len(want))))
 				assignment := w.Status.Admission.PodSetAssignments[0]
-				g.Expect(assignment.Flavors).To(HaveKeyWithValue(corev1.ResourceCPU, kueue.ResourceFlavorReference("spot")))
+				flavor := kueue.ResourceFlavorReference("spot")
+				if name == "plain" {
+					flavor = "reserved"
+				}
+				g.Expect(assignment.Flavors).To(HaveKeyWithValue(corev1.ResourceCPU, flavor))
 				g.Expect(assignment.ResourceUsage.Cpu().Value()).To(Equal(int64(len(want))))
 			}).WithContext(ctx).Should(Succeed(), name)
 		}
@@ -199,7 +203,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		Expect(killed).To(BeNumerically(">", 9))
 
 		By("charging them beyond quota")
-		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("12")) }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("13")) }).WithContext(ctx).Should(Succeed())
 		for name, want := range pods {
 			Expect(runningPods(ctx, Default, batchv1.JobNameLabel, name)).To(Equal(want), "pods of %s were replaced", name)
 			Expect(jobOf(ctx, Default, name).Status.Conditions).To(BeEmpty(), "%s was suspended", name)
@@ -217,6 +221,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 
 		expectJobSetsReported(ctx)
 		expectJobSetsGuarded(ctx)
+		expectPodsGuarded(ctx)
 
 		By("suspending one, which queues again without what Kueue has added")
 		Expect(env.Admin.Patch(ctx, jobOf(ctx, Default, "known"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
@@ -227,11 +232,11 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 			w := workloadOf(ctx, g, job.UID)
 			g.Expect(w.Annotations).NotTo(HaveKey(apis.AdoptedAnnotation))
 			g.Expect(quotaworkload.HoldsQuota(w)).To(BeFalse())
-			g.Expect(reserved(ctx, g)).To(Equal("10"))
+			g.Expect(reserved(ctx, g)).To(Equal("11"))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("ending the others")
-		for _, name := range []string{"runs", "other", "waits"} {
+		for _, name := range []string{"runs", "other", "plain", "waits"} {
 			Eventually(func(g Gomega) {
 				endPods(ctx, g, batchv1.JobNameLabel, name)
 				job := jobOf(ctx, g, name)

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +94,8 @@ func expectJobSetsAdopted(ctx context.Context, pods map[string][]types.UID) {
 	}
 }
 
-// expectJobSetsReported waits until the JobSets say that they are admitted, or why not. The manager writes that only when it has run for a while.
+// expectJobSetsReported waits until the JobSets say that they are admitted, or why not. The manager waits a second before it writes that, in which a manager that is killed after
+// each write has written something else.
 func expectJobSetsReported(ctx context.Context) {
 	GinkgoHelper()
 	for _, name := range []string{"whole", "drained"} {
@@ -119,6 +121,38 @@ func expectJobSetsGuarded(ctx context.Context) {
 	Expect(patch("whole", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`, types.MergePatchType)).To(MatchError(ContainSubstring("cannot be changed")))
 	resized := `[{"op":"replace","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":9}]`
 	Expect(patch("whole", resized, types.JSONPatchType)).To(MatchError(ContainSubstring("cannot be changed")))
+}
+
+// expectPodsGuarded checks that no tenant detaches what uses quota: Jobs from adopted JobSets, and pods from their Jobs.
+func expectPodsGuarded(ctx context.Context) {
+	GinkgoHelper()
+	tenant := tenantClient(ctx)
+	orphan := client.PropagationPolicy(metav1.DeletePropagationOrphan)
+	for _, name := range []string{"whole", "idle"} {
+		Expect(tenant.Delete(ctx, jobSetOf(ctx, Default, name), orphan, client.DryRunAll)).To(MatchError(ContainSubstring("must be deleted with it")), name)
+	}
+	Expect(tenant.Delete(ctx, jobOf(ctx, Default, "runs"), orphan, client.DryRunAll)).To(MatchError(ContainSubstring("must be deleted with it")))
+	Expect(tenant.Delete(ctx, jobOf(ctx, Default, "free"), orphan, client.DryRunAll)).To(Succeed())
+
+	for _, name := range []string{"whole-first-0", "whole-second-0", "idle-first-0"} {
+		Eventually(func(g Gomega) {
+			g.Expect(jobOf(ctx, g, name).Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldAdopted))
+		}).WithContext(ctx).Should(Succeed(), name)
+		job := jobOf(ctx, Default, name)
+		Expect(tenant.Delete(ctx, job.DeepCopy(), orphan, client.DryRunAll)).To(MatchError(ContainSubstring("must be deleted with it")), name)
+		for patch, want := range map[string]string{
+			`{"spec":{"parallelism":9,"completions":9}}`:                  "quota is charged for the number of pods",
+			`{"metadata":{"ownerReferences":null}}`:                       "must be deleted with it",
+			`{"metadata":{"labels":{"tranche.dev/hold":null}}}`:           "only Tranche's manager",
+			`{"metadata":{"labels":{"jobset.sigs.k8s.io/job-key":null}}}`: "leave them as the JobSet",
+		} {
+			err := tenant.Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+			Expect(err).To(MatchError(ContainSubstring(want)), "%s of %s", patch, name)
+		}
+	}
+	started := jobOf(ctx, Default, "idle-first-0")
+	Expect(tenant.Patch(ctx, started, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
+	Expect(*started.Spec.Suspend).To(BeTrue(), "the Job of a suspended JobSet was started")
 }
 
 // expectJobSetsEnd ends one JobSet, and lets an administrator deactivate the other one.

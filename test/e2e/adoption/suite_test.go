@@ -10,6 +10,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
@@ -44,6 +49,26 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
 }, NodeTimeout(5*time.Minute))
+
+// tenantClient returns a client of a user who may change JobSets, Jobs and pods in the namespace, and not their status.
+func tenantClient(ctx context.Context) client.Client {
+	GinkgoHelper()
+	Expect(env.Admin.Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"", "batch", "jobset.x-k8s.io"}, Resources: []string{"pods", "jobs", "jobsets"}, Verbs: []string{"*"},
+	}}})).To(Succeed())
+	Expect(env.Admin.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+	})).To(Succeed())
+	config := rest.CopyConfig(env.Plane.AdminConfig())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "tenant"}
+	tenant, err := client.New(config, client.Options{Scheme: env.Admin.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		return tenant.List(ctx, &batchv1.JobList{}, client.InNamespace(namespace))
+	}).WithContext(ctx).Should(Succeed())
+	return tenant
+}
 
 // A relay is a series of managers, each of which is killed after its first write.
 type relay struct {

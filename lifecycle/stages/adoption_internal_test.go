@@ -1,0 +1,103 @@
+package stages
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/adoption"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+)
+
+// TestAdopt takes JobSets that ran when Tranche was installed, with one quota Workload for all of their Jobs, through their states. No Job is
+// released or held, whatever the quota Workload says.
+func TestAdopt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		world    world
+		workload string // words of build, and "marked"; or empty
+		refusal  string
+		want     []string
+	}{
+		"no quota Workload":         {want: []string{"mark init-0", "create init.train gates=tranche.dev/adoption"}},
+		"one of Kueue":              {workload: "gated", want: []string{"mark init-0", "gate init.train=tranche.dev/adoption"}},
+		"not admitted":              {workload: "marked", want: []string{"mark init-0", "admit init.train in q"}},
+		"admitted, still gated":     {workload: "marked admitted", want: []string{"mark init-0", "gate init.train="}},
+		"admitted by Kueue":         {workload: "admitted", want: []string{"mark init-0", "gate init.train="}},
+		"evicted without a message": {workload: "marked admitted evicted", want: []string{"mark init-0", "stop"}},
+		"deleted by a user":         {workload: "marked admitted deleted pinned", want: []string{"mark init-0", "unpin init.train"}},
+		"finished too early":        {workload: "marked admitted finished", want: []string{"mark init-0", "remove init.train"}},
+		"suspended, with pods": {
+			world: world{suspended: true}, workload: "marked admitted", refusal: "is suspended", want: []string{"mark init-0", "complain is suspended"},
+		},
+		"suspended, without pods": {
+			world: world{suspended: true, jobs: map[string]string{"init": "held"}}, workload: "marked admitted", refusal: "is suspended",
+			want: []string{"mark init-0", "drop init.train", "complain is suspended"},
+		},
+		"finished":                 {world: world{over: jobset.JobSetCompleted, jobs: map[string]string{"init": "complete"}}, workload: "marked admitted", want: []string{"finish init.train=Succeeded"}},
+		"a Job that is marked":     {world: world{jobs: map[string]string{"init": "running marked"}}, workload: "marked", want: []string{"admit init.train in q"}},
+		"a Job that is deleted":    {world: world{jobs: map[string]string{"init": "running deleted"}}, workload: "marked", want: []string{"admit init.train in q"}},
+		"a Job that has completed": {world: world{jobs: map[string]string{"init": "complete"}}, workload: "marked", want: []string{"admit init.train in q"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.world
+			w.started = true
+			if w.jobs == nil {
+				w.jobs = map[string]string{"init": "running"}
+			}
+			if diff := cmp.Diff(tc.want, renderAdoption(Next(adoptable(t, w, tc.workload, tc.refusal)))); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// adoptable returns what the manager reads of a JobSet that ran when Tranche was installed.
+func adoptable(t *testing.T, w world, words, refusal string) *jobsetstate.Snapshot {
+	t.Helper()
+	s := w.build(t)
+	for _, job := range s.Owned.Jobs {
+		if strings.Contains(w.jobs["init"], "marked") {
+			metav1.SetMetaDataLabel(&job.ObjectMeta, apis.HoldLabel, apis.HoldAdopted)
+		}
+	}
+	whole, err := stageplan.Whole(s.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Plan = whole
+	s.Target = &adoption.Target{Queue: &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}}
+	if words != "" {
+		workload := w.workload(s, 0, strings.Fields(words))
+		if strings.Contains(words, "marked") {
+			status := workload.Status
+			workload.Status = kueue.WorkloadStatus{}
+			workload = adoption.Marked(workload)
+			workload.Status = status
+		}
+		s.Owned.Workloads = append(s.Owned.Workloads, workload)
+	}
+	if refusal != "" {
+		s.Refusal, s.Plan = refusal, nil
+	}
+	return s
+}
+
+func renderAdoption(w *Step) []string {
+	var lines []string
+	for _, job := range w.MarkJobs {
+		lines = append(lines, "mark "+job.Name)
+	}
+	if w.AdmitWorkload != nil {
+		lines = append(lines, "admit "+w.AdmitWorkload.Workload.Name+" in "+string(w.AdmitWorkload.Admission.ClusterQueue))
+	}
+	if w.Stop != "" {
+		lines = append(lines, "stop")
+	}
+	return append(lines, render(w)...)
+}
