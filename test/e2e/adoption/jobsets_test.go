@@ -5,7 +5,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,8 +93,7 @@ func expectJobSetsAdopted(ctx context.Context, pods map[string][]types.UID) {
 	}
 }
 
-// expectJobSetsReported waits until the JobSets say that they are admitted, or why not. The manager waits a second before it writes that, in which a manager that is killed after
-// each write has written something else.
+// expectJobSetsReported waits until the JobSets say that they are admitted, or why not. While managers are killed after each write, that can take minutes.
 func expectJobSetsReported(ctx context.Context) {
 	GinkgoHelper()
 	for _, name := range []string{"whole", "drained"} {
