@@ -91,6 +91,31 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// TestTakeoverAnswersSafetyOnly gives a ClusterQueue that was taken over an AdmissionCheck that others answer: it is not Ready by the admission.
+func TestTakeoverAnswersSafetyOnly(t *testing.T) {
+	b := newBesideKueue(t)
+	b.observeCheck()
+	b.queue("a", "x: gpu=1", asking, judged)
+	b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a"}})
+	b.lone("a", "w", "gpu=1")
+	b.changeQueue("a", func(q *kueue.ClusterQueue) {
+		q.Spec.AdmissionChecksStrategy.AdmissionChecks = append(q.Spec.AdmissionChecksStrategy.AdmissionChecks, kueue.AdmissionCheckStrategyRule{Name: "budget"})
+	})
+	b.engine.Apply(admission.CheckObserved{AdmissionCheck: &kueue.AdmissionCheck{
+		ObjectMeta: metav1.ObjectMeta{Name: "budget", UID: "budget", ResourceVersion: "1"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"},
+		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+	}})
+	for _, d := range b.engine.Decide(b.now()) {
+		if admit, ok := d.(admission.Admit); ok {
+			if len(admit.Passed) != 1 || admit.Passed[0] != safetyCheck || len(admit.Checks) != 1 || admit.Checks[0] != "budget" {
+				t.Errorf("passed %v, waits for %v", admit.Passed, admit.Checks)
+			}
+			return
+		}
+	}
+	t.Error("nothing was admitted")
+}
+
 func assignedOf(queue, gpus string) *kueue.Admission {
 	a := assigned(queue, "main", gpus)
 	for r := range a.PodSetAssignments[0].Flavors {

@@ -254,6 +254,9 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 	if seen.UID == d.UID && !asksFor(&seen, &d.Admission) {
 		return nil, fmt.Errorf("write status of quota Workload %s: its pod sets have changed since the decision", d.Stage)
 	}
+	if w.config.Beside && seen.Status.Admission != nil {
+		return nil, fmt.Errorf("write status of quota Workload %s: Kueue has admitted it meanwhile", d.Stage)
+	}
 	seen.UID = d.UID
 	status := workloadstatus.Admitted(&seen, &d.Admission, time.Now())
 	if len(d.Checks) > 0 {

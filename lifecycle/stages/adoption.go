@@ -68,9 +68,13 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 }
 
 // markJobs labels the Jobs of a JobSet that was there when Tranche was installed, so that the admission policies guard them, also those that its
-// controller creates later. They are not held.
+// controller creates later. They are not held: one that its controller resumes later, in its startup order, is marked only then, because nobody but
+// the manager can resume a Job with the label.
 func (w *Step) markJobs(s *jobsetstate.Snapshot) {
 	for _, job := range s.Owned.Jobs {
+		if ptr.Deref(job.Spec.Suspend, false) && !ptr.Deref(s.JobSet.Spec.Suspend, false) {
+			continue
+		}
 		if job.Labels[apis.HoldLabel] == "" && job.DeletionTimestamp.IsZero() && !childjob.IsFinished(job, batchv1.JobComplete) && !childjob.IsFinished(job, batchv1.JobFailed) {
 			w.MarkJobs = append(w.MarkJobs, job)
 		}

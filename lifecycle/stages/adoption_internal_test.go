@@ -39,6 +39,12 @@ func TestAdopt(t *testing.T) {
 			world: world{suspended: true, jobs: map[string]string{"init": "held"}}, workload: "marked admitted", refusal: "is suspended",
 			want: []string{"mark init-0", "drop init.train", "complain is suspended"},
 		},
+		"misused while it runs, between two attempts": {
+			world: world{jobs: map[string]string{"init": "held"}}, workload: "marked admitted", refusal: "is wrong", want: []string{"complain is wrong"},
+		},
+		"a Job that its controller resumes later": {
+			world: world{jobs: map[string]string{"init": "held"}}, workload: "marked", want: []string{"admit init.train in q"},
+		},
 		"finished":                 {world: world{over: jobset.JobSetCompleted, jobs: map[string]string{"init": "complete"}}, workload: "marked admitted", want: []string{"finish init.train=Succeeded"}},
 		"a Job that is marked":     {world: world{jobs: map[string]string{"init": "running marked"}}, workload: "marked", want: []string{"admit init.train in q"}},
 		"a Job that is deleted":    {world: world{jobs: map[string]string{"init": "running deleted"}}, workload: "marked", want: []string{"admit init.train in q"}},

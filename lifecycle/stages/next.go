@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -41,7 +42,10 @@ func (w *Step) decide(s *jobsetstate.Snapshot) {
 	}
 	switch {
 	case s.Plan == nil:
-		w.retire(s.Owned)
+		// One that runs since before the installation gets pods again, whatever its user has made of it.
+		if s.Target == nil || ptr.Deref(s.JobSet.Spec.Suspend, false) {
+			w.retire(s.Owned)
+		}
 		w.refuse(s)
 	case s.IsUnqueued:
 		w.reconcileUnqueued(s)

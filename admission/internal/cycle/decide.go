@@ -16,9 +16,13 @@ func (cy *Cycle) admit(l *check.Candidate) {
 	id, s := cy.m.LastDecision, l.Stage
 	cy.m.InFlight[id] = s.Key
 	admit := decision.Admit{ID: id, Stage: s.Key, UID: s.UID, Admission: l.Admission()}
-	if admit.Checks = l.Queue.ChecksFor(&admit.Admission); cy.m.Config.Leader == queuespec.Kueue {
-		// A cohort tree is taken over only if all its checks ask whether a stage is safe, which is decided now.
-		admit.Checks, admit.Passed = nil, admit.Checks
+	for _, name := range l.Queue.ChecksFor(&admit.Admission) {
+		// In a cohort tree that was taken over from Kueue, those that ask whether a stage is safe are answered by this decision.
+		if cy.m.Config.Leader == queuespec.Kueue && l.Queue.AsksForSafety(cy.m.Checks, name) {
+			admit.Passed = append(admit.Passed, name)
+			continue
+		}
+		admit.Checks = append(admit.Checks, name)
 	}
 	s.Assumed = &model.Assignment{Decision: id, ClusterQueue: l.Queue, Usage: l.Usage, Parts: l.Parts(l.Choice), IsAdmitted: len(admit.Checks) == 0}
 	if l.JobSet != nil && l.JobSet.Owner.Kind == decision.JobSetOwner {

@@ -20,6 +20,11 @@ func (q *Spec) SafetyChecks(checks map[string]*version.Observed[AdmissionCheck])
 	return rules
 }
 
+// AsksForSafety reports whether an AdmissionCheck of the ClusterQueue is one of them.
+func (q *Spec) AsksForSafety(checks map[string]*version.Observed[AdmissionCheck], name kueue.AdmissionCheckReference) bool {
+	return slices.ContainsFunc(q.SafetyChecks(checks), func(rule kueue.AdmissionCheckStrategyRule) bool { return rule.Name == name })
+}
+
 // IsJudged reports whether such an AdmissionCheck applies to each flavor.
 func (q *Spec) IsJudged(checks map[string]*version.Observed[AdmissionCheck]) bool {
 	rules := q.SafetyChecks(checks)
