@@ -56,8 +56,9 @@ var _ = Describe("With Kueue's integration of JobSets", Ordered, ContinueOnFailu
 			namespace := "deleted-" + name
 			tenant(ctx, namespace, 2)
 			js := ownStaged(namespace, "js")
-			annotations := js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations
-			annotations[controlplane.FakeRunTime], annotations[controlplane.FakeStopAfter] = "600", "4"
+			template := &js.Spec.ReplicatedJobs[0].Template.Spec.Template
+			template.Annotations[controlplane.FakeRunTime], template.Annotations[controlplane.FakeStopAfter] = "600", "4"
+			template.Spec.TerminationGracePeriodSeconds = new(int64(60)) // with 0, the API server removes its pods at once
 			Expect(env.Admin.Create(ctx, js)).To(Succeed())
 			Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "first")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 			first := stageOf(ctx, js, "first")
@@ -65,15 +66,16 @@ var _ = Describe("With Kueue's integration of JobSets", Ordered, ContinueOnFailu
 			Expect(env.Admin.Create(ctx, next)).To(Succeed())
 			waiting := workloadOf(ctx, next)
 			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy(policy))).To(Succeed())
-			var overlap []string
+			stopping := 0 // how often its pods were seen when it was being deleted
 			Eventually(func(g Gomega) {
-				g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(waiting), waiting)).To(Succeed())
-				if len(podsOf(ctx, g, js, "first")) > 0 && holds(waiting) { // in this order: a pod that is seen later was there before
-					overlap = append(overlap, string(first.UID))
+				read(ctx, waiting)(g) // in this order: a pod that is seen later was there before
+				if pods := podsOf(ctx, g, js, "first"); len(pods) > 0 {
+					stopping++
+					Expect(holds(waiting)).To(BeFalse(), "the next Job got quota that pods of the JobSet still use")
 				}
 				g.Expect(holds(waiting)).To(BeTrue())
 			}).WithContext(ctx).Should(Succeed())
-			Expect(overlap).To(BeEmpty(), "the next Job got quota that pods of the JobSet still used")
+			Expect(stopping).To(BeNumerically(">", 1))
 			Eventually(func() error { return env.Admin.Get(ctx, client.ObjectKeyFromObject(first), first) }).WithContext(ctx).Should(MatchError(ContainSubstring("not found")))
 		}, NodeTimeout(patience))
 	}
