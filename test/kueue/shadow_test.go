@@ -1,12 +1,10 @@
 package kueue_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -149,29 +147,4 @@ func holdingOf(ctx context.Context, name string) holding {
 // gpuSeconds is what it held. Kueue releases what the pods of a Job held when the Job is complete (reclaimable pods).
 func (h holding) gpuSeconds() float64 {
 	return h.prepared.Sub(h.reserved).Seconds() + 4*h.trained.Sub(h.reserved).Seconds()
-}
-
-// requestsOf counts the requests of a user by verb.
-func requestsOf(user string) map[string]int {
-	GinkgoHelper()
-	file, err := os.Open(env.Plane.AuditLog())
-	Expect(err).NotTo(HaveOccurred())
-	defer file.Close() //nolint:errcheck // the file is only read
-	verbs := map[string]int{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb string `json:"verb"`
-			User struct {
-				Username string `json:"username"`
-			} `json:"user"`
-		}
-		Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
-		if event.User.Username == user {
-			verbs[event.Verb]++
-		}
-	}
-	Expect(lines.Err()).NotTo(HaveOccurred())
-	return verbs
 }
