@@ -174,12 +174,15 @@ func conditionOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet) *metav1.Co
 }
 
 // startLate starts the pods of a ReplicatedJob that are late: so many of them, or all there are.
+// Pods that outlive their Job for a moment, until the garbage collector finds them, do not count.
 func startLate(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string, want int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		started := 0
+		jobs := jobsOf(ctx, g, js)
 		for _, pod := range podsOf(ctx, g, js) {
-			if pod.Labels[jobset.ReplicatedJobNameKey] != replicatedJob || pod.DeletionTimestamp != nil || started == want {
+			orphan := !slices.ContainsFunc(jobs, func(job batchv1.Job) bool { return metav1.IsControlledBy(&pod, &job) })
+			if pod.Labels[jobset.ReplicatedJobNameKey] != replicatedJob || pod.DeletionTimestamp != nil || orphan || started == want {
 				continue
 			}
 			if !isWaiting(&pod) {
