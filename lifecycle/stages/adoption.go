@@ -68,7 +68,7 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 }
 
 // markJobs labels the Jobs of a JobSet that was there when Tranche was installed, so that the admission policies guard them, also those that its
-// controller creates later. They are not held: one that its controller resumes later, in its startup order, is marked only then, because nobody but
+// controller creates later. They are not held: one that its controller resumes later, in its startup order, is marked only then, because only
 // the manager can resume a Job with the label.
 func (w *Step) markJobs(s *jobsetstate.Snapshot) {
 	for _, job := range s.Owned.Jobs {
