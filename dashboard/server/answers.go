@@ -24,16 +24,16 @@ const maxText = 253
 // An aboutAnswer is an About with what the viewer may select.
 type aboutAnswer struct {
 	About
-	ObjectNamespaces map[string]int          `json:"objectNamespaces"`
-	States           []dashboard.State       `json:"states"`
-	JobSetStates     []dashboard.JobSetState `json:"jobSetStates"`
+	States       []dashboard.State       `json:"states"`
+	JobSetStates []dashboard.JobSetState `json:"jobSetStates"`
 }
 
 func (s *server) about(r *http.Request, session *access.Session) (answerer, error) {
 	return func(v dashboard.Viewer) (any, error) {
 		answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
-		s.Store.Use(func(m *dashboard.Model) { answer.ObjectNamespaces = m.Namespaces(v) })
 		if session != nil {
+			// To look at all namespaces counts those of which the rights are not read yet.
+			s.Store.Use(func(m *dashboard.Model) { m.Namespaces(v) })
 			answer.User = session.Name()
 			_, answer.CanSignOut = tokenOf(r)
 			if n := session.Unknown(); n > 0 {
@@ -42,6 +42,17 @@ func (s *server) about(r *http.Request, session *access.Session) (answerer, erro
 				})
 			}
 		}
+		return answer, nil
+	}, nil
+}
+
+// namespaces answers apart from about, which the page reads after each change: there can be thousands.
+func (s *server) namespaces(*http.Request, *access.Session) (answerer, error) {
+	return func(v dashboard.Viewer) (any, error) {
+		var answer struct {
+			Objects map[string]int `json:"objects"`
+		}
+		s.Store.Use(func(m *dashboard.Model) { answer.Objects = m.Namespaces(v) })
 		return answer, nil
 	}, nil
 }

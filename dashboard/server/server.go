@@ -69,6 +69,7 @@ func New(config *Config) http.Handler {
 	s := &server{Config: config, signInPolicy: signInPolicy()}
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/about", s.answer(s.about))
+	api.HandleFunc("GET /api/v1/namespaces", s.answer(s.namespaces))
 	api.HandleFunc("GET /api/v1/queues", s.answer(s.queues))
 	api.HandleFunc("GET /api/v1/queues/{queue}", s.answer(s.queue))
 	api.HandleFunc("GET /api/v1/queues/{queue}/workloads", s.answer(s.workloads))

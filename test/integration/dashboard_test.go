@@ -134,12 +134,12 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 			_, body = ada.get(ctx, g, "/api/v1/jobsets")
 			g.Expect(body).To(And(ContainSubstring("fine-tune"), ContainSubstring(`"total":1`)))
 		}).WithContext(ctx).Should(Succeed())
-		var about struct {
-			ObjectNamespaces map[string]int `json:"objectNamespaces"`
+		var namespaces struct {
+			Objects map[string]int `json:"objects"`
 		}
-		_, body := ada.get(ctx, Default, "/api/v1/about")
-		Expect(json.Unmarshal([]byte(body), &about)).To(Succeed())
-		Expect(about.ObjectNamespaces).To(And(HaveLen(1), HaveKey(mine)))
+		_, body := ada.get(ctx, Default, "/api/v1/namespaces")
+		Expect(json.Unmarshal([]byte(body), &namespaces)).To(Succeed())
+		Expect(namespaces.Objects).To(And(HaveLen(1), HaveKey(mine)))
 		for path, want := range map[string]int{
 			"queues": http.StatusOK, "queues/" + t.clusterQueue.Name: http.StatusNotFound, "search?text=conf": http.StatusOK,
 			"queues/" + t.clusterQueue.Name + "/workloads?list=holding": http.StatusNotFound,
@@ -178,7 +178,7 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 	}, SpecTimeout(patience))
 
 	It("shows a user without rights nothing, and others only the page to sign in", func(ctx SpecContext) {
-		for path, want := range map[string]string{"queues": `"total":0`, "jobsets": `"total":0`, "search?text=e": `"items":[]`, "about": `"objectNamespaces":{}`} {
+		for path, want := range map[string]string{"queues": `"total":0`, "jobsets": `"total":0`, "search?text=e": `"items":[]`, "namespaces": `"objects":{}`} {
 			status, body := eve.get(ctx, Default, "/api/v1/"+path)
 			Expect(status).To(Equal(http.StatusOK))
 			Expect(body).To(ContainSubstring(want), path)

@@ -54,6 +54,18 @@ function Gaps({ about }) {
   );
 }
 
+// Namespaces are what the filters by namespace propose, read when one of them gets the focus.
+function Namespaces() {
+  const [asked, setAsked] = useState(0);
+  const { data } = useAnswer("namespaces", asked);
+  useEffect(() => {
+    const ask = (e) => e.target.getAttribute("list") === "namespaces" && setAsked((n) => n + 1);
+    document.addEventListener("focusin", ask);
+    return () => document.removeEventListener("focusin", ask);
+  }, []);
+  return <datalist id="namespaces">{Object.keys(data?.objects || {}).sort().map((n) => <option key={n} value={n} />)}</datalist>;
+}
+
 function App() {
   const route = useRoute();
   const { tick, live } = useChanges();
@@ -88,7 +100,7 @@ function App() {
         <label>Theme <select id="theme" value={theme} onChange={(e) => setTheme(e.currentTarget.value)}>{themes.map((t) => <option key={t}>{t}</option>)}</select></label>
         {about.canSignOut && <button id="sign-out" onClick={signOut}>Sign out</button>}
       </header>
-      <datalist id="namespaces">{Object.keys(about.objectNamespaces || {}).sort().map((n) => <option key={n} value={n} />)}</datalist>
+      <Namespaces />
       <main id="main" tabIndex={-1}>
         {answer.error && <p class="error" role="alert">{answer.error}</p>}
         <Gaps about={about} />

@@ -119,6 +119,12 @@ var _ = Describe("The dashboard of a user of one namespace", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(text).NotTo(ContainSubstring("secret-model"))
 		take(ctx, "missing-rights.png")
+		Expect(window.Click(ctx, `input[list="namespaces"]`)).To(Succeed())
+		Eventually(func(g Gomega) {
+			var names []string
+			g.Expect(window.Run(ctx, `return [...document.querySelectorAll("#namespaces option")].map((o) => o.value)`, &names)).To(Succeed())
+			g.Expect(names).To(ConsistOf("team-vision"))
+		}).WithContext(ctx).Should(Succeed())
 		open(ctx, url, "queues/vision")
 		see(ctx, "NotRead: the ClusterQueue does not exist, or may not be read", "team-vision/large")
 	}, SpecTimeout(specTimeout))
