@@ -64,6 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	env, err = testenv.Start(suite, controlplane.Config{Kueue: &controlplane.KueueOptions{}, AuditPolicy: policy, NodePools: []controlplane.NodePool{
 		{Name: "gpu", Count: 8, Labels: map[string]string{"pool": "gpu"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti", string(gpu), "64")},
+		{Name: "a100", Count: 6, Labels: map[string]string{"accelerator": "a100"}, Allocatable: sample.Amounts("cpu", "64", "memory", "512Gi", string(gpu), "8")},
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
