@@ -45,7 +45,8 @@ func newUninstallCommand() *cobra.Command {
 		Long: "Clean up the cluster after the Deployment of the manager and the admission policies have been deleted: remove the finalizers of the\n" +
 			"manager, and trigger the JobSet controller to start the held Jobs of running JobSets. Queues, quota Workloads, JobSets and CRDs stay.\n" +
 			"With --everything, JobSets and Jobs in queues, all objects of kueue.x-k8s.io and their CRDs are deleted, too, but not the CRD of JobSets.\n" +
-			"If Kueue is installed, its queues, Workloads and CRDs stay: only quota Workloads of stages lose their finalizer.\n" +
+			"If Kueue is installed, its queues, Workloads and CRDs stay: only quota Workloads of stages lose their finalizer, and --everything deletes\n" +
+			"JobSets in queues, but no Job of Kueue.\n" +
 			"With --check, the command changes nothing: it lists the objects that it would change and those that must be deleted first, and\n" +
 			"fails if there are such objects.\n\n" +
 			"Exit code: 0 if all is done, and with --check if nothing must be deleted first; 1 otherwise; 2 on bad input.",
@@ -63,7 +64,7 @@ func newUninstallCommand() *cobra.Command {
 	}
 	flags.AddKubeconfig(cmd)
 	cmd.Flags().BoolVar(&flags.check, "check", false, "change nothing: list the objects that would change, and fail if other objects must be deleted first")
-	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets and Jobs in queues, all objects of kueue.x-k8s.io and their CRDs")
+	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets in queues and, if Kueue is not installed, queued Jobs, all objects of kueue.x-k8s.io and their CRDs")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait until deleted objects are gone")
 	return cmd
 }
