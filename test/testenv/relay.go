@@ -45,3 +45,45 @@ func (r *Relay) Stop() (struck bool, err error) {
 	}
 	return r.struck, errors.Join(r.err, err)
 }
+
+// ShortLived are managers of which each is killed after its first write, and the next one takes over at once.
+type ShortLived struct {
+	mu      sync.Mutex
+	runs    *Manager
+	ended   bool
+	killed  int
+	lastErr error
+}
+
+// StartShortLived starts the first of such managers, whose writes go through the proxy. It does not wait until it is ready.
+func (w *World) StartShortLived(proxy *Proxy, options ManagerOptions) (*ShortLived, error) {
+	options.Server = proxy.URL()
+	first, err := w.LaunchManager(options)
+	if err != nil {
+		return nil, err
+	}
+	s := &ShortLived{runs: first}
+	proxy.AfterWrite(func(int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ended || s.lastErr != nil {
+			return
+		}
+		s.killed++
+		if s.lastErr = s.runs.Kill(); s.lastErr == nil {
+			s.runs, s.lastErr = w.LaunchManager(options)
+		}
+	})
+	return s, nil
+}
+
+// Stop ends the manager that runs, and returns how many were killed.
+func (s *ShortLived) Stop() (killed int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.lastErr != nil {
+		return s.killed, s.lastErr
+	}
+	return s.killed, s.runs.Stop()
+}
