@@ -155,7 +155,7 @@ func TestDocumentLanguages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, block := range all {
-		if !slices.Contains([]string{"", "sh", "yaml", "json", "mermaid", "scenario"}, block.Language) {
+		if !slices.Contains([]string{"", "sh", "yaml", "json", "mermaid", "scenario", "csv"}, block.Language) {
 			t.Errorf("%s: no test reads blocks of language %q", &block, block.Language)
 		}
 	}

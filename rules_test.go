@@ -63,7 +63,9 @@ var layers = map[string][]string{
 	"simulator":         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
 	"simulator/unblock": {"apis", "admission", "simulator"},
 	// replay runs jobs that have arrived, and shadow compares the runs with what happened.
-	"simulator/replay":            {"apis", "admission", "admission/*", "snapshot", "simulator", "simulator/internal/cluster", "simulator/internal/load"},
+	"simulator/replay": {"apis", "admission", "admission/*", "snapshot", "simulator", "simulator/internal/cluster", "simulator/internal/load"},
+	// trace makes arrivals of the lines of a trace, and summarizes their replays.
+	"simulator/trace":             {"apis", "admission/stageplan", "snapshot", "simulator/replay", "simulator/scenario"},
 	"shadow":                      {"apis", "admission/stageplan", "simulator/replay", "snapshot"},
 	"shadow/auditlog":             {"apis", "shadow", "snapshot"},
 	"shadow/live":                 {"apis", "shadow", "snapshot"},

@@ -64,6 +64,7 @@ func TestDocumentCommands(t *testing.T) {
 
 // oursOf returns the words of a command line of tranche behind the name of the program.
 func oursOf(command string) (words []string, isOurs bool) {
+	command, _, _ = strings.Cut(command, " > ") // the shell writes the output to a file
 	words = strings.Fields(command)
 	if len(words) < 2 || words[0] != "tranche" && words[0] != "bin/tranche" {
 		return nil, false
@@ -83,6 +84,36 @@ func parse(t *testing.T, place string, line []string) *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// TestDocumentTraces replays each trace of the documents.
+func TestDocumentTraces(t *testing.T) {
+	blocks, err := document.Blocks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for i := range blocks {
+		if blocks[i].Language != "csv" {
+			continue
+		}
+		ran++
+		var out strings.Builder
+		cmd := newCommand()
+		cmd.SetArgs([]string{"simulate", "--trace", "-", "--quota", "nvidia.com/gpu=32,cpu=16"})
+		cmd.SetIn(strings.NewReader(blocks[i].Text))
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", &blocks[i], err)
+		}
+		if strings.Contains(out.String(), "never starts") {
+			t.Errorf("%s: %s", &blocks[i], &out)
+		}
+	}
+	if ran == 0 {
+		t.Error("the documents have no trace")
+	}
 }
 
 // TestDocumentScenarios runs each scenario of the documents on the queues of the samples.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/trace"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -19,17 +20,32 @@ const exitDiffers = 1
 
 func newSimulateCommand() *cobra.Command {
 	var manifests []string
+	traces := trace.Flags{}
 	cmd := &cobra.Command{
 		Use:   "simulate FILE",
-		Short: "Run a scenario on virtual time",
+		Short: "Run a scenario or a trace on virtual time",
 		Long:  simulateHelp(),
 		Example: "  tranche simulate scenario.txt                      # print the timeline, and compare it with the expected timeline in the file\n" +
-			"  tranche simulate what-if.txt -f config/queues      # the same, with the queues of a cluster",
-		Args: cobra.ExactArgs(1),
+			"  tranche simulate what-if.txt -f config/queues      # the same, with the queues of a cluster\n" +
+			"  tranche simulate --trace trace.csv -f config/queues  # replay a trace, and report how long jobs wait",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case traces.IsSet() && len(args) > 0:
+				return exitcode.AsBadInput(errors.New("a scenario and --trace are both given: leave one out"))
+			case traces.IsSet():
+				return traces.Run(cmd, manifests)
+			case len(args) == 0:
+				return exitcode.AsBadInput(errors.New("name the file of a scenario, or a trace with --trace"))
+			}
+			if err := traces.Refuse(cmd); err != nil {
+				return err
+			}
 			return simulate(cmd, args[0], manifests)
 		},
 	}
+	traces.Add(cmd)
+	cmd.AddCommand(trace.NewConvertCommand())
 	cmd.Flags().StringArrayVarP(&manifests, "filename", "f", nil, "directory with Kueue manifests to load before the scenario starts; may be repeated")
 	return cmd
 }
@@ -55,6 +71,13 @@ the command compares the timeline of the run.
 With -f the scenario starts with the queues of a cluster: the command reads all YAML files in the directory and its
 subdirectories, and loads the kinds ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass,
 AdmissionCheck and Namespace. It lists other objects as skipped. Nothing is sent to a cluster.
+
+With --trace it replays jobs from comma-separated values instead, each JobSet as a whole and in stages, and reports how long
+jobs of each size wait (docs/reference/trace.md has the columns):
+
+  submit,queue,stages,run,limit
+  0,main,4*nvidia.com/gpu=8,2h,3h
+  90s,main,prepare(cpu=8)=Succeeded=>train(nvidia.com/gpu=8),"prepare:10m,train:1h",
 
 Lines of a scenario (docs/reference/scenario.md has all their fields):
 

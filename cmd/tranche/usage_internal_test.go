@@ -64,7 +64,7 @@ func TestUsage(t *testing.T) {
 		"version now":                   {anyVerb, "now"},
 		"uninstall --wide":              {anyVerb, "--wide"},
 		"uninstall now":                 {anyVerb, "now"},
-		"simulate":                      {anyVerb, "accepts 1 arg(s), received 0; see tranche simulate --help"},
+		"simulate":                      {anyVerb, "name the file of a scenario, or a trace with --trace"},
 		"simulate --wide x":             {anyVerb, "--wide"},
 		"simulate " + nowhere:           {anyVerb, nowhere},
 		"snapshot --wide":               {anyVerb, "--wide"},
@@ -155,7 +155,7 @@ func TestHelp(t *testing.T) {
 		if cmd.HasParent() && !strings.Contains(cmd.Long, "Exit code") {
 			t.Errorf("%s: the help does not name the exit codes", cmd.CommandPath())
 		}
-		if cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "version" && !strings.Contains(cmd.Example, "tranche "+cmd.Name()) && !strings.Contains(cmd.Example, "tranche what-if "+cmd.Name()) {
+		if cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "version" && !strings.Contains(cmd.Example, cmd.CommandPath()) {
 			t.Errorf("%s: the help has no example", cmd.CommandPath())
 		}
 	}

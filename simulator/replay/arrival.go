@@ -126,6 +126,19 @@ func (a *Arrival) reached(replicatedJob string, replicas, attempt int, starts la
 	return at
 }
 
+// Alone returns how long the JobSet takes in its first attempt if no stage waits for quota. It does not count what never ends.
+func (a *Arrival) Alone() time.Duration {
+	all := time.Duration(0)
+	lags := a.lags(0)
+	for i := range a.JobSet.Spec.ReplicatedJobs {
+		job := &a.JobSet.Spec.ReplicatedJobs[i]
+		for index := range int(job.Replicas) {
+			all = max(all, lags[job.Name].after+a.courseOf(Job{job.Name, index, 0}).Run)
+		}
+	}
+	return all
+}
+
 func later(a, b lag) lag {
 	return lag{after: max(a.after, b.after), isNever: a.isNever || b.isNever}
 }

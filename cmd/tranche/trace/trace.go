@@ -1,0 +1,303 @@
+// Package trace is the part of the verb `tranche simulate` that replays traces, and converts those of other systems.
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
+	"github.com/tranche-dev/tranche/simulator/replay"
+	"github.com/tranche-dev/tranche/simulator/trace"
+	"github.com/tranche-dev/tranche/snapshot"
+)
+
+// stream is the name of a file that stands for standard input.
+const stream = "-"
+
+// Flags are those of `tranche simulate` about traces.
+type Flags struct {
+	path, resource string
+	policies       []string
+	quota          map[string]string
+	format         output.Format
+}
+
+// both are the policies that a trace is replayed under.
+func both() []string { return []string{string(replay.Whole), string(replay.Staged)} }
+
+// Add adds the flags to a command.
+func (f *Flags) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.path, "trace", "", "replay this trace of jobs instead of a scenario, with the queues of --filename or --quota; - for standard input")
+	cmd.Flags().StringSliceVar(&f.policies, "policy", both(), "with --trace: Staged admits JobSets stage by stage, Whole admits each for the sum of its stages")
+	cmd.Flags().StringVar(&f.resource, "resource", "", "with --trace: the resource of sizes and utilization; defaults to the extended resource that most jobs ask for")
+	cmd.Flags().StringToStringVar(&f.quota, "quota", nil, "with --trace: the quota of one ClusterQueue for all jobs, such as nvidia.com/gpu=64, instead of --filename")
+	f.format.Add(cmd, output.JSON, output.YAML)
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(both(), cobra.ShellCompDirectiveNoFileComp)) // only a flag that does not exist is refused
+}
+
+// IsSet reports whether a trace is to be replayed.
+func (f *Flags) IsSet() bool { return f.path != "" }
+
+// Refuse returns an error if flags are set that need a trace.
+func (f *Flags) Refuse(cmd *cobra.Command) error {
+	for _, name := range []string{"policy", "resource", "quota", "output"} {
+		if cmd.Flags().Changed(name) {
+			return exitcode.AsBadInput(fmt.Errorf("--%s is for traces: name one with --trace", name))
+		}
+	}
+	return nil
+}
+
+// Run replays the trace with the queues of directories, and prints the report.
+func (f *Flags) Run(cmd *cobra.Command, directories []string) error {
+	policies, err := f.policiesOf()
+	if err != nil {
+		return exitcode.AsBadInput(err)
+	}
+	arrivals, err := readTrace(f.path, cmd.InOrStdin())
+	if err != nil {
+		return exitcode.AsBadInput(err)
+	}
+	queues, err := f.queues(cmd, directories, arrivals)
+	if err != nil {
+		return exitcode.AsBadInput(err)
+	}
+	report, err := trace.Replay(arrivals, queues, corev1.ResourceName(f.resource), policies...)
+	if err != nil {
+		return err
+	}
+	if !f.format.IsText() {
+		return f.format.Write(cmd.OutOrStdout(), report)
+	}
+	return writeText(cmd.OutOrStdout(), report)
+}
+
+func (f *Flags) policiesOf() ([]replay.Policy, error) {
+	var policies []replay.Policy
+	for _, name := range f.policies {
+		if !slices.Contains(both(), name) {
+			return nil, fmt.Errorf("--policy is %q: it must be one of %s", name, strings.Join(both(), ", "))
+		}
+		if !slices.Contains(policies, replay.Policy(name)) {
+			policies = append(policies, replay.Policy(name))
+		}
+	}
+	if len(policies) == 0 {
+		return nil, fmt.Errorf("--policy is empty: it must be one of %s", strings.Join(both(), ", "))
+	}
+	return policies, nil
+}
+
+func readTrace(path string, stdin io.Reader) ([]*replay.Arrival, error) {
+	in, err := open(path, stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close() //nolint:errcheck // it was only read
+	arrivals, err := trace.Read(in)
+	return arrivals, inFile(path, err)
+}
+
+func open(path string, stdin io.Reader) (io.ReadCloser, error) {
+	if path == stream {
+		return io.NopCloser(stdin), nil
+	}
+	in, err := os.Open(path) // #nosec G304 -- the user names the file
+	if err != nil {
+		return nil, fmt.Errorf("read the trace: %w", err)
+	}
+	return in, nil
+}
+
+// inFile puts the name of the file before each line of an error.
+func inFile(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if path == stream {
+		path = "standard input"
+	}
+	return errors.New(path + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+path+": "))
+}
+
+// queues returns the queues of directories, or the assumed one.
+func (f *Flags) queues(cmd *cobra.Command, directories []string, arrivals []*replay.Arrival) (*snapshot.Snapshot, error) {
+	switch {
+	case len(directories) > 0 && len(f.quota) > 0:
+		return nil, errors.New("--filename and --quota both say which queues there are: leave one out")
+	case len(directories) > 1:
+		return nil, errors.New("--filename is there more than once: with --trace, name one directory or file")
+	case len(directories) == 1:
+		s, err := (&snapshotfile.Flags{Path: directories[0]}).Read(cmd.InOrStdin(), cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		queues := s.Clone()
+		queues.JobSets, queues.Jobs, queues.Pods, queues.Workloads = nil, nil, nil, nil
+		return queues, nil
+	case len(f.quota) == 0:
+		return nil, errors.New("there are no queues: name their manifests with --filename, or a quota for all jobs with --quota, such as nvidia.com/gpu=64")
+	}
+	quota := corev1.ResourceList{}
+	for name, text := range f.quota {
+		amount, err := resource.ParseQuantity(text)
+		if err != nil || amount.Sign() < 0 {
+			return nil, fmt.Errorf("--quota: %s=%s: it must be an amount such as 64 or 512Gi", name, text)
+		}
+		quota[corev1.ResourceName(name)] = amount
+	}
+	return trace.Assume(arrivals, quota)
+}
+
+// writeText prints a report.
+func writeText(out io.Writer, r *trace.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, submitted over %s. Quota: %s %s.\n\n", plural(r.Jobs, "job"), span(r.SubmitSeconds), number(r.Quota), r.Resource)
+	rows := [][]string{{"POLICY", "FINISHED", "STOPPED", "PENDING", "LEFT OUT", "EVICTIONS", "MAKESPAN", "HELD, HOURS", "OF QUOTA"}}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		rows = append(rows, []string{
+			string(p.Policy), strconv.Itoa(p.Finished), strconv.Itoa(p.Stopped), strconv.Itoa(p.Pending), strconv.Itoa(p.LeftOut), strconv.Itoa(p.Evictions),
+			span(p.MakespanSeconds), fmt.Sprintf("%.1f", p.HeldSeconds/time.Hour.Seconds()), fmt.Sprintf("%.1f %%", 100*p.Utilization),
+		})
+	}
+	writeTable(&b, rows)
+	fmt.Fprintf(&b, "\nBy %s of the largest stage:\n", r.Resource)
+	rows = [][]string{{"SIZE", "JOBS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOWDOWN MEAN", "P50", "P95"}}
+	for i := range r.Policies[0].Sizes {
+		for j := range r.Policies {
+			// Sizes depend on the trace alone.
+			s := &r.Policies[j].Sizes[i]
+			rows = append(rows, []string{
+				s.String(), strconv.Itoa(s.Jobs), string(r.Policies[j].Policy), span(s.Wait.Mean), span(s.Wait.P50), span(s.Wait.P95), span(s.Wait.P99), span(s.Wait.Max),
+				fmt.Sprintf("%.1f", s.Slowdown.Mean), fmt.Sprintf("%.1f", s.Slowdown.P50), fmt.Sprintf("%.1f", s.Slowdown.P95),
+			})
+		}
+	}
+	writeTable(&b, rows)
+	for i := range r.Policies {
+		writeProblems(&b, &r.Policies[i])
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// maxNamed is how many jobs a list of problems names.
+const maxNamed = 5
+
+// writeProblems names jobs that do not start.
+func writeProblems(b *strings.Builder, p *trace.Policy) {
+	var lines []string
+	for name, why := range p.Inactive {
+		lines = append(lines, fmt.Sprintf("ClusterQueue %s admits nothing: %s", name, why))
+	}
+	slices.Sort(lines)
+	named, unnamed := 0, 0
+	for i := range p.Results {
+		result := &p.Results[i]
+		if result.Why == "" {
+			continue
+		}
+		if named++; named > maxNamed {
+			unnamed++
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s/%s never starts: %s", result.Namespace, result.Name, result.Why))
+	}
+	if unnamed > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more: see -o json", unnamed))
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "\n%s:\n- %s\n", p.Policy, strings.Join(lines, "\n- "))
+	}
+}
+
+func writeTable(b *strings.Builder, rows [][]string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = io.WriteString(w, strings.Join(row, "\t")+"\n") // a strings.Builder takes all
+	}
+	_ = w.Flush()
+}
+
+func span(seconds float64) string { return (time.Duration(seconds) * time.Second).String() }
+
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// NewConvertCommand returns the verb that makes a trace from that of another system.
+func NewConvertCommand() *cobra.Command {
+	var from, processor string
+	conversion := trace.Conversion{}
+	cmd := &cobra.Command{
+		Use:   "convert FILE",
+		Short: "Make a trace from the accounting of another system",
+		Long: "Make a trace for `tranche simulate --trace` from the accounting of another system, and print it:\n\n" +
+			"  slurm  what sacct prints with --allusers --allocations --parsable2\n         --format=" + strings.Join(trace.SlurmFields(), ",") + "\n" +
+			"  swf    the standard workload format of the Parallel Workloads Archive\n\n" +
+			"Each job becomes a JobSet with one stage that runs as long as the job did. Jobs that never ran are left out. FILE - is standard input.\n\n" +
+			"Exit code: 0 if the trace was printed, 2 on bad input.",
+		Example: "  sacct --allusers --allocations --parsable2 --starttime=2026-11-01 --format=" + strings.Join(trace.SlurmFields(), ",") + " > jobs.txt\n" +
+			"  tranche simulate convert --from slurm jobs.txt > trace.csv\n" +
+			"  tranche simulate --trace trace.csv --quota nvidia.com/gpu=64,cpu=2000,memory=8Ti",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conversion.Processor = corev1.ResourceName(processor)
+			return convert(cmd, args[0], from, &conversion)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "format of the file: slurm or swf")
+	cmd.Flags().StringVar(&conversion.Queue, "queue", "", "LocalQueue of all jobs; defaults to the name of the partition, or queue-NUMBER")
+	cmd.Flags().StringVar(&processor, "processor", string(corev1.ResourceCPU), "with --from swf: the resource that a processor becomes")
+	_ = cmd.MarkFlagRequired("from")
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"slurm", "swf"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func convert(cmd *cobra.Command, path, from string, conversion *trace.Conversion) error {
+	formats := map[string]func(io.Reader, *trace.Conversion) (*trace.Converted, error){"slurm": trace.FromSlurm, "swf": trace.FromSWF}
+	read := formats[from]
+	if read == nil {
+		return exitcode.AsBadInput(fmt.Errorf("--from is %q: it must be slurm or swf", from))
+	}
+	in, err := open(path, cmd.InOrStdin())
+	if err != nil {
+		return exitcode.AsBadInput(err)
+	}
+	defer in.Close() //nolint:errcheck // it was only read
+	converted, err := read(in, conversion)
+	if err != nil {
+		return exitcode.AsBadInput(inFile(path, err))
+	}
+	var reasons []string
+	for why, n := range converted.Skipped {
+		reasons = append(reasons, fmt.Sprintf("left out: %s that %s", plural(n, "job"), why))
+	}
+	slices.SortFunc(reasons, cmp.Compare[string])
+	for _, line := range reasons {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), line); err != nil {
+			return err
+		}
+	}
+	return trace.Write(cmd.OutOrStdout(), converted.Jobs)
+}

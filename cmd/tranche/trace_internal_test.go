@@ -1,0 +1,93 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+)
+
+const smallTrace = "submit,queue,stages,run\n" +
+	"0,default,2*nvidia.com/gpu=8,1h\n" +
+	"60,default,prepare(cpu=8)=Succeeded=>train(2*nvidia.com/gpu=8),\"prepare:10m,train:1h\"\n" +
+	"60,default,nvidia.com/gpu=64,1h\n"
+
+func TestTrace(t *testing.T) {
+	dir := t.TempDir()
+	file, jobs, queues := filepath.Join(dir, "trace.csv"), filepath.Join(dir, "jobs.txt"), filepath.Join(dir, "queues.yaml")
+	nowhere := filepath.Join(dir, "nowhere")
+	write(t, file, smallTrace)
+	write(t, jobs, "JobID|Submit|ElapsedRaw|ReqTRES\n1|2026-11-02T08:00:00|60|cpu=4\n2|2026-11-02T08:00:00|0|cpu=4\n")
+	write(t, queues, `apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: any}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu, cpu]
+    flavors:
+    - name: any
+      resources:
+      - {name: nvidia.com/gpu, nominalQuota: 16}
+      - {name: cpu, nominalQuota: 16}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: default, namespace: default}
+spec: {clusterQueue: team}
+`)
+	trace := "simulate --trace " + file
+	for line, want := range map[string]struct {
+		code int
+		text string
+	}{
+		trace + " -f " + queues + " --policy Staged": {0, `3 jobs, submitted over 1m0s. Quota: 16 nvidia.com/gpu.
+
+POLICY  FINISHED  STOPPED  PENDING  LEFT OUT  EVICTIONS  MAKESPAN  HELD, HOURS  OF QUOTA
+Staged  2         0        1        0         0          2h0m0s    32.0         100.0 %
+
+By nvidia.com/gpu of the largest stage:
+SIZE      JOBS  POLICY  WAIT MEAN  P50  P95  P99  MAX  SLOWDOWN MEAN  P50  P95
+5 to 16   2     Staged  0s         0s   0s   0s   0s   1.4            1.0  1.7
+17 to 64  1     Staged  0s         0s   0s   0s   0s   0.0            0.0  0.0
+
+Staged:
+- default/job-4 never starts: ClusterQueue team has not enough quota for it, or does not admit it
+`},
+		trace + " --quota nvidia.com/gpu=16,cpu=8 -o json":     {0, `"policy": "Whole"`},
+		trace + " --quota cpu=8 --resource cpu":                {0, "Quota: 8 cpu."},
+		trace + " -f " + filepath.Join(dir) + "/queues.yaml x": {2, "leave one out"},
+		"simulate x --policy Whole":                            {2, "--policy is for traces: name one with --trace"},
+		"simulate --trace " + nowhere + " --quota a=1":         {2, nowhere},
+		trace:                                               {2, "there are no queues"},
+		trace + " --quota cpu=many":                         {2, "--quota: cpu=many: it must be an amount"},
+		trace + " --policy Greedy":                          {2, `--policy is "Greedy": it must be one of Whole, Staged`},
+		trace + " -f x --quota cpu=1":                       {2, "leave one out"},
+		trace + " -f " + queues + " -f " + queues:           {2, "--filename is there more than once"},
+		trace + " -f " + nowhere:                            {2, nowhere},
+		trace + " -o wide --quota cpu=1":                    {2, "must be one of text, json, yaml"},
+		"simulate --trace " + jobs + " --quota cpu=1":       {2, jobs + ": the first line has no column submit"},
+		"simulate --trace - --quota cpu=1":                  {2, "standard input: the trace is empty"},
+		"simulate convert --from slurm --queue all " + jobs: {0, "0,all,1*cpu=4,60,job-1,default,,,\n"},
+		"simulate convert " + jobs:                          {2, `required flag(s) "from" not set`},
+		"simulate convert --from lsf " + jobs:               {2, `--from is "lsf": it must be slurm or swf`},
+		"simulate convert --from swf " + nowhere:            {2, nowhere},
+		"simulate convert --from swf " + jobs:               {2, jobs + ": line 1: has 1 fields"},
+		"simulate convert --from slurm " + file:             {2, "no field JobID: run sacct"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			out, code, err := runVerb(t.Context(), strings.NewReader(""), strings.Fields(line)...)
+			if err != nil {
+				out = err.Error()
+			}
+			if code != want.code || !strings.Contains(out, want.text) || err != nil && exitcode.Of(err) != code {
+				t.Errorf("exit code %d, want %d:\n%s\nwant\n%s", code, want.code, out, want.text)
+			}
+		})
+	}
+}
