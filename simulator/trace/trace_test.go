@@ -143,10 +143,13 @@ func TestFromSlurm(t *testing.T) {
 60,gpu,"2*cpu=32,memory=51200Mi,nvidia.com/gpu=8",3600,job-12-3,default,,7200,
 3600,batch,1*cpu=1,5,job-6,default,,,
 `
-	expectTrace(t, text, want, map[string]int{"never ran": 1, "ask for nothing": 1, "are steps of other jobs": 1, "have no partition: name a queue for all jobs": 1},
-		func(c *trace.Conversion) (*trace.Converted, error) {
-			return trace.FromSlurm(strings.NewReader(text), c)
-		}, &trace.Conversion{})
+	converted, err := trace.FromSlurm(strings.NewReader(text), &trace.Conversion{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTrace(t, converted, want, map[string]int{
+		"never ran": 1, "ask for nothing": 1, "are steps of other jobs": 1, "have no partition: name a queue for all jobs": 1,
+	})
 	const header = "JobID|Submit|ElapsedRaw|ReqTRES|Partition\n"
 	for text, want := range map[string]string{
 		"": "no field JobID", "JobID|Submit|ElapsedRaw\n": "no field AllocTRES: run sacct",
@@ -171,8 +174,11 @@ func TestFromSWF(t *testing.T) {
 0,all,nvidia.com/gpu=4,60,job-2,default,,,
 50,all,nvidia.com/gpu=8,3600,job-1,default,,7200,
 `
-	expectTrace(t, text, want, map[string]int{"never ran": 1, "ask for nothing": 1},
-		func(c *trace.Conversion) (*trace.Converted, error) { return trace.FromSWF(strings.NewReader(text), c) }, &trace.Conversion{Queue: "all", Processor: gpu})
+	converted, err := trace.FromSWF(strings.NewReader(text), &trace.Conversion{Queue: "all", Processor: gpu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTrace(t, converted, want, map[string]int{"never ran": 1, "ask for nothing": 1})
 	for text, want := range map[string]string{
 		"1 2 3\n":                              "line 1: has 3 fields",
 		strings.Repeat("x ", 18) + "\n":        `line 1: field 1 is "x"`,
@@ -188,12 +194,8 @@ func TestFromSWF(t *testing.T) {
 }
 
 // expectTrace compares what a file is converted to, and reads it.
-func expectTrace(t *testing.T, text, want string, skipped map[string]int, convert func(*trace.Conversion) (*trace.Converted, error), c *trace.Conversion) {
+func expectTrace(t *testing.T, converted *trace.Converted, want string, skipped map[string]int) {
 	t.Helper()
-	converted, err := convert(c)
-	if err != nil {
-		t.Fatalf("%q: %v", text, err)
-	}
 	var out bytes.Buffer
 	if err := trace.Write(&out, converted.Jobs); err != nil {
 		t.Fatal(err)
