@@ -110,6 +110,14 @@ func TestEviction(t *testing.T) {
 			world: world{started: true, ready: true, workloads: two("admitted evicted", "admitted"), jobs: two("running", "complete")},
 			want:  []string{"hold init-0", "finish train=Succeeded"},
 		},
+		"so does one that has succeeded after it was closed": {
+			world: world{started: true, ready: true, workloads: two("admitted evicted", "admitted evicted closed"), jobs: two("running", "complete")},
+			want:  []string{"hold init-0", "finish train=Succeeded"},
+		},
+		"so does one that has succeeded after it was closed, when the one before it waits": {
+			world: world{started: true, ready: true, workloads: two("waiting", "admitted evicted closed"), jobs: two("held", "complete")},
+			want:  []string{"finish train=Succeeded"},
+		},
 		"a Job that has succeeded stays so while the rest of its stage goes back": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("complete / held", "held")},
 			want:  []string{"give back init"},

@@ -223,7 +223,7 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 	if after := st.adjusted(s); after != nil {
 		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
 	}
-	if st.open && st.succeeded() && !st.hasPods {
+	if st.hasDone() && !st.hasPods {
 		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, readiness(st.workload, st.isSteady()), workloadstatus.StageSucceeded(st.Name), true})
 		return
 	}
