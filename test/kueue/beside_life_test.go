@@ -153,7 +153,11 @@ var _ = Describe("Stages that Kueue admits", Ordered, ContinueOnFailure, func() 
 		Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "first")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 		Expect(childOf(ctx, js, "first").Spec.Template.Labels).To(HaveKeyWithValue("example.com/booking", "7"))
 
-		started := podsOf(ctx, NewGomega(Fail), js, "first")
+		var started []corev1.Pod
+		Eventually(func(g Gomega) {
+			started = podsOf(ctx, g, js, "first")
+			g.Expect(started).To(HaveLen(2))
+		}).WithContext(ctx).Should(Succeed())
 		answerBooking(ctx, js, "second", kueue.CheckStateRetry)
 		Eventually(func() *kueue.Workload { return stageOf(ctx, js, "second") }).WithContext(ctx).Should(
 			HaveField("Status.SchedulingStats.Evictions", ContainElement(HaveField("Reason", kueue.WorkloadEvictedByAdmissionCheck))))
