@@ -223,7 +223,9 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 	if after := st.adjusted(s); after != nil {
 		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
 	}
-	if st.hasDone() && !st.hasPods {
+	// A stage may succeed after an eviction of its JobSet has closed it. If it then kept its quota, and with it the condition Evicted, the stages that it
+	// waits for would be evicted because of it whenever they are admitted.
+	if st.succeeded() && !st.hasPods && (st.open || !st.stale && st.holdsQuota()) {
 		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, readiness(st.workload, st.isSteady()), workloadstatus.StageSucceeded(st.Name), true})
 		return
 	}

@@ -125,12 +125,6 @@ func (st *stage) count(s *jobsetstate.Snapshot) {
 	}
 }
 
-// hasDone reports whether a stage has succeeded and finishes. It may have succeeded after an eviction of its JobSet has closed it: if it then kept its
-// quota, and with it the condition Evicted, the stages that it waits for would be evicted because of it whenever they are admitted.
-func (st *stage) hasDone() bool {
-	return st.succeeded() && (st.open || !st.stale && st.holdsQuota())
-}
-
 // record writes into the quota Workload which Jobs of the stage have succeeded. A stage that is about to finish needs no such record.
 func (st *stage) record(workload *kueue.Workload) {
 	text := st.done.String()
