@@ -127,6 +127,9 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 // now.
 func (st *stage) adjustedGrowth(s *jobsetstate.Snapshot, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
+		if left, _ := pauseOf(s, after); left > 0 && st.open {
+			addGate(after, apis.StageGate)
+		}
 		if !quotaworkload.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
 			after.Spec.PodSets = st.podSetsOf(s, func(z elastic.Size) int32 { return z.Growths[k] })
 		}

@@ -69,6 +69,7 @@ func (w *Step) decideQueued(s *jobsetstate.Snapshot) {
 		} else {
 			w.reconcileStage(s, &stages[i], &e)
 			w.reconcileGrowths(s, &stages[i], &e)
+			w.endPauses(s, &stages[i])
 		}
 	}
 	sum := summary(s, stages)
@@ -329,7 +330,7 @@ func (st *stage) released(s *jobsetstate.Snapshot, job *batchv1.Job, placed []ch
 	}}}, childjob.UpdatesOf(st.workload, name)...)
 	updates = append(updates, placed...)
 	if s.OtherEngine {
-		updates = append(updates, placedByKueue(st.workload, name))
+		updates = append(updates, childjob.PlacedByKueue(st.workload, name))
 	}
 	return childjob.Released(job, st.templateOf(job), childjob.AssignmentOf(st.workload, name), s.Flavors, updates...)
 }

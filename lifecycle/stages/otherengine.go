@@ -2,6 +2,7 @@ package stages
 
 import (
 	"slices"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -58,8 +59,27 @@ func (st *stage) awaitSafety(s *jobsetstate.Snapshot) {
 	}
 	if st.open && isClosed(st) && !st.succeeded() {
 		st.unsafe = s.Unsafe[st.Name]
+		if left, why := pauseOf(s, st.workload); left > 0 {
+			st.unsafe = why
+		}
 	}
 	st.open = st.open && st.unsafe == "" && !st.loses
+}
+
+// pauseOf returns how much longer a quota Workload stays out of its queue because AdmissionChecks have rejected its reservations again and again, and why.
+func pauseOf(s *jobsetstate.Snapshot, workload *kueue.Workload) (left time.Duration, why string) {
+	if !s.OtherEngine || workload == nil {
+		return 0, ""
+	}
+	return workloadstatus.Pause(workload, s.Now)
+}
+
+// endPauses requests a reconcile when the first quota Workload of a stage may ask for quota again.
+func (w *Step) endPauses(s *jobsetstate.Snapshot, st *stage) {
+	for _, workload := range append(slices.Clone(st.growths), st.workload) {
+		left, _ := pauseOf(s, workload)
+		w.RequeueWithin(max(0, left))
+	}
 }
 
 // losesReservation reports whether another engine takes back the quota that it has reserved for a stage, but not admitted. A deactivation ends the
@@ -76,27 +96,6 @@ func (w *Step) giveBack(s *jobsetstate.Snapshot, st *stage) {
 		return
 	}
 	w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
-}
-
-// placedByKueue returns the fields by which Kueue's manager finds the pods of a pod set. Those with a topology assignment are gated until it has
-// written into each in which domain it must run.
-func placedByKueue(workload *kueue.Workload, podSet string) childjob.Update {
-	update := childjob.Update{By: "its admission would", Update: kueue.PodSetUpdate{Annotations: map[string]string{kueue.WorkloadAnnotation: workload.Name}}}
-	assignment := childjob.AssignmentOf(workload, podSet)
-	if assignment == nil || assignment.TopologyAssignment == nil {
-		return update
-	}
-	update.Gates = []string{kueue.TopologySchedulingGate}
-	name := kueue.NewPodSetReference(podSet)
-	i := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })
-	if i >= 0 && !asksForTopology(workload.Spec.PodSets[i].TopologyRequest) {
-		update.Update.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation] = "true"
-	}
-	return update
-}
-
-func asksForTopology(request *kueue.PodSetTopologyRequest) bool {
-	return request != nil && (request.Required != nil || request.Preferred != nil || request.Unconstrained != nil)
 }
 
 // newPodSet returns a pod set of a new quota Workload of the stage.

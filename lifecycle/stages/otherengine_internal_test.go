@@ -23,7 +23,7 @@ func otherEngine(s *jobsetstate.Snapshot, unsafe map[string]string) {
 	s.OtherEngine, s.Unsafe = true, unsafe
 	for _, w := range s.Owned.Workloads {
 		for i := range w.Spec.PodSets {
-			st := &stage{Stage: &s.Plan.Stages[0], tallies: map[string]tally{w.Name: {replicas: 1}}}
+			st := &stage{Stage: &s.Plan.Stages[0], tallies: map[string]tally{"init": {replicas: 1}, "train": {replicas: 1}}}
 			if w.Name == "train" {
 				st.Stage = &s.Plan.Stages[1]
 			}
@@ -48,6 +48,54 @@ func reserve(s *jobsetstate.Snapshot, name, evicted string) {
 			w.Status.Admission = &kueue.Admission{ClusterQueue: "cq"}
 			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue})
 			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: evicted})
+		}
+	}
+}
+
+// reject makes a quota Workload one whose reservation an AdmissionCheck has rejected so many times in a row, the last time some time ago.
+func reject(s *jobsetstate.Snapshot, name string, times int32, ago time.Duration) {
+	bar(s, name, apis.StageGate)
+	for _, w := range s.Owned.Workloads {
+		if w.Name == name {
+			w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "booking"}, {Name: "safety", RetryCount: &times}}
+			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByAdmissionCheck, LastTransitionTime: metav1.NewTime(s.Now.Add(-ago)),
+			})
+		}
+	}
+}
+
+// A stage that pauses says so, and is looked at again when the pause ends.
+func TestPause(t *testing.T) {
+	w := world{ready: true, started: true, workloads: map[string]string{"init": "admitted ready", "train": ""}, jobs: map[string]string{"init": "up", "train": "held"}}
+	s := w.build(t)
+	otherEngine(s, nil)
+	s.Now = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	reject(s, "train", 5, time.Second)
+	step := Next(s)
+	c := apimeta.FindStatusCondition(step.Conditions, "StageAdmitted")
+	want := `Waiting to admit stage 2/2 "train": quota was reserved for it and rejected by an AdmissionCheck 5 times in a row: it asks again at 2100-01-01T00:00:03Z`
+	if c == nil || c.Message != want {
+		t.Errorf("condition %+v, want the message %q", c, want)
+	}
+	if step.RequeueAfter != 3*time.Second {
+		t.Errorf("requeued after %s, want 3s", step.RequeueAfter)
+	}
+	if opening := Opening(s); len(opening) > 0 {
+		t.Errorf("%v would open", opening)
+	}
+}
+
+// So does a growth, for which no one asks whether it is safe before it is queued.
+func TestPauseOfGrowth(t *testing.T) {
+	for ago, want := range map[time.Duration][]string{time.Second: nil, 4 * time.Second: {"bar growth-1="}} {
+		running := world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}}
+		s := elasticWorld{running, 4, 2, []int32{2}, []string{"2 waiting"}}.build(t)
+		otherEngine(s, nil)
+		s.Now = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+		reject(s, "growth-1", 5, ago)
+		if diff := cmp.Diff(want, render(Next(s)), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s after the rejection (-want +got):\n%s", ago, diff)
 		}
 	}
 }
@@ -110,6 +158,21 @@ func TestOtherEngine(t *testing.T) {
 		},
 		"and opens again when it is": {
 			world: opened, change: func(s *jobsetstate.Snapshot) { bar(s, "train", apis.StageGate) },
+			want: []string{"bar train="},
+		},
+		"also when it was rejected three times in a row": {
+			world: opened, change: func(s *jobsetstate.Snapshot) { reject(s, "train", 3, time.Second) },
+			want: []string{"bar train="},
+		},
+		"then it pauses, twice as long each time": {
+			world: opened, change: func(s *jobsetstate.Snapshot) { reject(s, "train", 5, 3*time.Second) },
+		},
+		"and opens after the pause": {
+			world: opened, change: func(s *jobsetstate.Snapshot) { reject(s, "train", 5, 4*time.Second) },
+			want: []string{"bar train="},
+		},
+		"no pause is longer than a minute": {
+			world: opened, change: func(s *jobsetstate.Snapshot) { reject(s, "train", 1000, time.Minute) },
 			want: []string{"bar train="},
 		},
 		"a stage that is evicted after it was admitted takes all others along": {
