@@ -26,6 +26,11 @@ const (
 	// so that the admission policies guard them.
 	HoldAdopted = "adopted"
 
+	// HeldAnnotation is "true" on the pod templates of a JobSet that is queued although it was created before the admission policies. It can get no
+	// HoldLabel: the labels of its Job templates cannot change. The admission policies put HoldLabel on each Job whose pod template has the annotation.
+	// Only the manager writes it.
+	HeldAnnotation = "tranche.dev/held"
+
 	// FinishedStagesAnnotation names, on a JobSet without a queue, the stages that have succeeded in its current attempt, because their Jobs
 	// may be gone by now. Its value is FinishedStages in JSON. Only the manager writes it.
 	FinishedStagesAnnotation = "tranche.dev/finished-stages"

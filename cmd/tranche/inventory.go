@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // keepParameters is the name of the policies and bindings of config/crd that match nothing and stay.
@@ -152,7 +153,7 @@ func (c *cluster) findJobSets(ctx context.Context, found *inventory) error {
 	for i := range list.Items {
 		js := &list.Items[i]
 		isHeld := slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return r.Template.Labels[apis.HoldLabel] != "" })
-		if !isHeld || js.Status.TerminalState != "" {
+		if !isHeld && !jobsetstate.IsMarked(js) || js.Status.TerminalState != "" {
 			continue
 		}
 		held, err := c.heldJobs(ctx, js)

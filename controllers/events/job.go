@@ -18,8 +18,11 @@ func JobSetAdopted(queue string) Event {
 }
 
 // AdoptedStopped reports that a JobSet which ran before Tranche was installed was suspended.
-func AdoptedStopped(why string) Event {
-	return normal("Stopped", "Hold", "Suspended the JobSet: %s; to queue it again, delete it and submit it again", why)
+func AdoptedStopped(why string, requeues bool) Event {
+	if requeues {
+		return normal("Stopped", "Hold", "Suspended the JobSet, which is queued again when its pods have terminated: %s", why)
+	}
+	return normal("Stopped", "Hold", "Suspended the JobSet: %s; to queue it again, set spec.suspend to false", why)
 }
 
 // JobStopped reports that a queued Job was suspended.

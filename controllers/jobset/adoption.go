@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -18,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/workloadname"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -41,7 +43,9 @@ func (r *Reconciler) readTarget(ctx context.Context, s *jobsetstate.Snapshot, pl
 		return nil, err
 	}
 	s.Target = target
-	if s.Refusal = stages.NotResumable(s); s.Refusal == "" {
+	if jobsetstate.IsWaiting(s.JobSet) {
+		s.Refusal = jobsetstate.MisuseOfSuspended(s.JobSet)
+	} else {
 		s.Refusal = missing
 	}
 	return whole, nil
@@ -56,27 +60,68 @@ func (r *Reconciler) admitWorkload(ctx context.Context, s *jobsetstate.Snapshot,
 	return err
 }
 
+// noteStarted records that from now on a suspension is requested by the user.
+func noteStarted(ctx context.Context, c client.Client, s *jobsetstate.Snapshot) error {
+	after := s.JobSet.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
+	err := c.Patch(ctx, after, patch.IfSameUID(s.JobSet))
+	return ignoreNotFound(err, "note that JobSet %s runs", s.Key)
+}
+
 // stop suspends a JobSet that ran when Tranche was installed, because its quota Workload is evicted.
 func (r *Reconciler) stop(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	after := s.JobSet.DeepCopy()
 	after.Spec.Suspend = new(true)
+	if w.Stop.Requeues {
+		delete(after.Annotations, apis.StartedAnnotation)
+	} else {
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
+	}
 	if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(s.JobSet)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("suspend JobSet %s: %w", s.Key, err)
 	}
-	events.AdoptedStopped(w.Stop).Emit(r.config.Recorder, s.JobSet)
+	events.AdoptedStopped(w.Stop.Why, w.Stop.Requeues).Emit(r.config.Recorder, s.JobSet)
 	return nil
 }
 
 // markJobs labels Jobs of a JobSet that ran when Tranche was installed.
-func (r *Reconciler) markJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
+func (r *Reconciler) markJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
+	label := jobsetstate.HoldOfJobs(s.JobSet)
 	for _, job := range w.MarkJobs {
 		after := job.DeepCopy()
-		metav1.SetMetaDataLabel(&after.ObjectMeta, apis.HoldLabel, apis.HoldAdopted)
+		metav1.SetMetaDataLabel(&after.ObjectMeta, apis.HoldLabel, label)
 		if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
 			return stages.Independent(fmt.Errorf("label Job %s: %w", client.ObjectKeyFromObject(job), err))
 		}
 	}
 	return nil
+}
+
+// markTemplates marks the pod templates of a JobSet that is suspended since before Tranche was installed. Before that it deletes the Workload that Kueue
+// has made for the JobSet: it would ask for the quota of all stages.
+func (r *Reconciler) markTemplates(ctx context.Context, s *jobsetstate.Snapshot, _ *stages.Step) error {
+	owner := workloadname.Owner{Kind: "JobSet", Group: jobset.GroupVersion.Group, Name: s.JobSet.Name, UID: s.JobSet.UID}
+	if err := dropForeign(ctx, r, s, workloadname.Of(owner, "")); err != nil {
+		return err
+	}
+	all := make([]int, len(s.JobSet.Spec.ReplicatedJobs))
+	for i := range all {
+		all[i] = i
+	}
+	return r.annotatePods(ctx, s, all, map[string]string{apis.HeldAnnotation: "true"})
+}
+
+// dropForeign deletes a quota Workload of a JobSet that the manager has not made, if it exists.
+func dropForeign(ctx context.Context, r *Reconciler, s *jobsetstate.Snapshot, name string) error {
+	var existing kueue.Workload
+	err := r.reader.Get(ctx, types.NamespacedName{Namespace: s.Key.Namespace, Name: name}, &existing)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read quota Workload %s of JobSet %s: %w", name, s.Key, err)
+	}
+	if err != nil || !metav1.IsControlledBy(&existing, s.JobSet) || existing.Labels[apis.JobSetLabel] != "" {
+		return nil
+	}
+	return r.writer.DeleteAll(ctx, []*kueue.Workload{&existing})
 }
 
 // takeOver makes the Workload that Kueue has made for a JobSet its quota Workload, if it is for the same pods, and otherwise deletes it.

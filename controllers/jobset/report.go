@@ -78,13 +78,13 @@ func (u *unreported) forget(key types.NamespacedName) {
 }
 
 // report writes the conditions of the JobSet if they have been outdated for a while, and emits complaints. It writes at once if the JobSet
-// has finished or is refused.
+// has finished or is refused, or was adopted.
 func (r *Reconciler) report(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if s.JobSet == nil || isReported(s.JobSet, w.Conditions) {
 		r.unreported.forget(s.Key)
 	} else {
 		over, _ := jobsetstate.OutcomeOf(s.JobSet)
-		if left := r.unreported.wait(s.Key, w.Conditions, s.Now); left > 0 && !over && s.Plan != nil {
+		if left := r.unreported.wait(s.Key, w.Conditions, s.Now); left > 0 && !over && s.Plan != nil && s.Target == nil {
 			w.RequeueWithin(left)
 			return nil
 		}

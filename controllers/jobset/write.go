@@ -23,7 +23,8 @@ func (r *Reconciler) write(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 	}
 	err := w.Write(&stages.Writer{
 		CreateWorkloads: part(r.createWorkloads), AdmitWorkload: part(r.admitWorkload), Stop: part(r.stop), EvictWorkloads: part(r.evictWorkloads), ChangeWorkloads: part(r.changeWorkloads),
-		MarkJobs:     part(r.markJobs),
+		MarkJobs: part(r.markJobs), MarkTemplates: part(r.markTemplates),
+		NoteStarted:  func(*stages.Step) error { return noteStarted(ctx, r.config.Client, s) },
 		SetScheduler: part(r.setScheduler), Pause: part(r.pause), Start: part(r.start),
 		DeleteGangs: part(r.deleteGangs), EnsureGangs: part(r.ensureGangs), RecordFinished: part(r.recordFinished),
 		ReleaseJobs: part(r.releaseJobs), ResizeJobs: part(r.resizeJobs), HoldJobs: part(r.holdJobs), SkipJobs: part(r.skipJobs),

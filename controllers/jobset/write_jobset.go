@@ -59,23 +59,29 @@ func (r *Reconciler) pause(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 	return nil
 }
 
-// setScheduler writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
+// setScheduler writes the scheduler into the pod templates of a suspended JobSet.
+func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, _ *stages.Step) error {
+	return r.annotatePods(ctx, s, jobsetstate.GangMembers(s.JobSet), map[string]string{
+		apis.GangProviderAnnotation: s.Scheduler.Name, apis.GangSchedulerAnnotation: s.Scheduler.SchedulerName,
+	})
+}
+
+// annotatePods annotates the pod templates of ReplicatedJobs of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
 // fields that this version does not know.
-func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
+func (r *Reconciler) annotatePods(ctx context.Context, s *jobsetstate.Snapshot, replicatedJobs []int, additional map[string]string) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
 	operations := []operation{{"test", "/metadata/uid", s.JobSet.UID}, {"test", "/metadata/generation", s.JobSet.Generation}}
-	for _, i := range jobsetstate.GangMembers(s.JobSet) {
+	for _, i := range replicatedJobs {
 		template := jobsetstate.PodTemplateOf(s.JobSet, i)
 		annotations := maps.Clone(template.Annotations)
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[apis.GangProviderAnnotation] = s.Scheduler.Name
-		annotations[apis.GangSchedulerAnnotation] = s.Scheduler.SchedulerName
+		maps.Copy(annotations, additional)
 		path := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template/metadata", i)
 		if len(template.Labels)+len(template.Annotations) == 0 {
 			operations = append(operations, operation{"add", path, map[string]any{"annotations": annotations}})
@@ -85,10 +91,10 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, 
 	}
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return fmt.Errorf("render the scheduler of JobSet %s: %w", s.Key, err)
+		return fmt.Errorf("render annotations for the pods of JobSet %s: %w", s.Key, err)
 	}
 	err = r.config.Client.Patch(ctx, s.JobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch))
-	return ignoreNotFound(err, "name the scheduler %s in JobSet %s", s.Scheduler.Name, s.Key)
+	return ignoreNotFound(err, "annotate the pod templates of JobSet %s", s.Key)
 }
 
 // recordFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.

@@ -23,6 +23,11 @@ import (
 
 // createWorkloads creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
 func (r *Reconciler) createWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
+	if prebuilt := jobsetstate.PrebuiltWorkloadOf(s.JobSet); s.Target != nil && prebuilt != "" {
+		if err := dropForeign(ctx, r, s, prebuilt); err != nil {
+			return err
+		}
+	}
 	for _, workload := range slices.Backward(w.CreateWorkloads) {
 		err := r.writer.Create(ctx, workload)
 		if apply.IsRefusal(err) {

@@ -1,6 +1,7 @@
 package jobsetstate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -16,11 +17,11 @@ import (
 
 // Misuse returns what the user has to change before a JobSet can be queued, or "".
 func Misuse(js *jobsetapi.JobSet) string {
-	if problem := MisuseOfAdopted(js); problem != "" {
+	if problem := cmp.Or(MisuseOfAdopted(js), prebuiltWorkload(js)); problem != "" {
 		return problem
 	}
 	for i := range js.Spec.ReplicatedJobs {
-		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldValue {
+		if r := &js.Spec.ReplicatedJobs[i]; r.Template.Labels[apis.HoldLabel] != apis.HoldValue && !isMarked(r) {
 			return fmt.Sprintf("spec.replicatedJobs[%d].template.metadata.labels: the JobSet is not held, so its Jobs start without quota:"+
 				" it was created before Tranche's admission policies were in force; delete it and submit it again", i)
 		}
@@ -31,7 +32,36 @@ func Misuse(js *jobsetapi.JobSet) string {
 // IsForeign reports whether a JobSet names a queue and none of its Jobs is held, so that it can only have been created before the admission policies.
 func IsForeign(js *jobsetapi.JobSet) bool {
 	isHeld := func(r jobsetapi.ReplicatedJob) bool { return r.Template.Labels[apis.HoldLabel] != "" }
-	return apis.QueueNameOf(js.Labels) != "" && !slices.ContainsFunc(js.Spec.ReplicatedJobs, isHeld)
+	return apis.QueueNameOf(js.Labels) != "" && !slices.ContainsFunc(js.Spec.ReplicatedJobs, isHeld) && !IsMarked(js)
+}
+
+// IsMarked reports whether the manager has made a JobSet hold its Jobs that was created before the admission policies.
+func IsMarked(js *jobsetapi.JobSet) bool {
+	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return isMarked(&r) })
+}
+
+func isMarked(r *jobsetapi.ReplicatedJob) bool {
+	return r.Template.Spec.Template.Annotations[apis.HeldAnnotation] != ""
+}
+
+// MisuseOfSuspended does what MisuseOfAdopted does for a JobSet that was suspended when Tranche was installed. The admission policies write what its
+// gangs and groups need when a JobSet is created.
+func MisuseOfSuspended(js *jobsetapi.JobSet) string {
+	if problem := cmp.Or(MisuseOfAdopted(js), prebuiltWorkload(js)); problem != "" {
+		return problem
+	}
+	asks := js.Spec.GangConfig != nil || js.Spec.GroupSchedulingConfig != nil || js.Annotations[apis.GangAnnotation] != "" || js.Annotations[apis.GroupStartAnnotation] != ""
+	for i := range js.Spec.ReplicatedJobs {
+		r := &js.Spec.ReplicatedJobs[i]
+		if ptr.Deref(r.Template.Spec.ManualSelector, false) {
+			return fmt.Sprintf("spec.replicatedJobs[%d].template.spec.manualSelector is not supported in a queued JobSet: delete it, and submit it again without the field", i)
+		}
+		asks = asks || r.GangConfig != nil || r.Template.Annotations[apis.GangAnnotation] != "" || r.Template.Annotations[apis.GroupStartAnnotation] != ""
+	}
+	if asks {
+		return "the JobSet asks for gangs or groups, and was created before Tranche's admission policies were in force, which prepare these: delete it and submit it again"
+	}
+	return ""
 }
 
 // MisuseOfAdopted does what Misuse does for a JobSet that ran when Tranche was installed, whose Jobs are not held.
@@ -51,9 +81,6 @@ func MisuseOfAdopted(js *jobsetapi.JobSet) string {
 		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: suspend the JobSet and name one that exists in its namespace",
 			queue, label)
 	}
-	if !IsStarted(js) && (js.Labels[apis.PrebuiltWorkloadKey] != "" || js.Annotations[apis.PrebuiltWorkloadKey] != "") {
-		return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workloads of a JobSet: submit it again without", apis.PrebuiltWorkloadKey)
-	}
 	if by := ptr.Deref(js.Spec.ManagedBy, jobset.JobSetControllerName); by != jobset.JobSetControllerName {
 		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)
 	}
@@ -68,6 +95,18 @@ func MisuseOfAdopted(js *jobsetapi.JobSet) string {
 		}
 	}
 	return ""
+}
+
+func prebuiltWorkload(js *jobsetapi.JobSet) string {
+	if IsStarted(js) || PrebuiltWorkloadOf(js) == "" {
+		return ""
+	}
+	return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workloads of a JobSet: submit it again without", apis.PrebuiltWorkloadKey)
+}
+
+// PrebuiltWorkloadOf returns the name of the Workload that was made for a JobSet by others, or "".
+func PrebuiltWorkloadOf(js *jobsetapi.JobSet) string {
+	return cmp.Or(js.Labels[apis.PrebuiltWorkloadKey], js.Annotations[apis.PrebuiltWorkloadKey])
 }
 
 func restartsInPlace(js *jobsetapi.JobSet) bool {

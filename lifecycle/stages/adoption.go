@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -23,16 +22,31 @@ type AdmitWorkload struct {
 	Admission *kueue.Admission
 }
 
+// A StopJobSet suspends a JobSet that ran when Tranche was installed.
+type StopJobSet struct {
+	Why string
+	// Requeues is true if it is queued afterwards. Otherwise its user has to resume it.
+	Requeues bool
+}
+
 // A JobSet that ran when Tranche was installed has one quota Workload for all of its Jobs, which are not held:
 //
 //	runs  ->  quota Workload created, gated  ->  admitted to what its pods use  ->  no longer gated  ->  finished with the JobSet
-//	evicted by an administrator, or suspended by its user: suspended  ->  no pod left: quota Workload deleted
+//	evicted, or suspended by its user: suspended
 //
-// A suspended one is not resumed: its Jobs would not wait for quota.
+// One that is suspended, since then or from the beginning, is queued as all others:
+//
+//	suspended  ->  no pod left: quota Workload deleted, Jobs labelled  ->  pod templates marked, so that the policies hold all Jobs  ->  queued
 
-// adopt takes the next step of a JobSet that ran when Tranche was installed.
+// adopt takes the next step of a JobSet that was there when Tranche was installed.
 func (w *Step) adopt(s *jobsetstate.Snapshot) {
 	w.Conditions = s.JobSet.Status.Conditions
+	if jobsetstate.IsWaiting(s.JobSet) {
+		w.retire(s.Owned)
+		// Jobs that the cache does not show yet are created suspended, and their resume writes the mark of the pod template.
+		w.MarkTemplates = len(s.Owned.Workloads) == 0 && len(s.Owned.Pods) == 0 && !slices.ContainsFunc(s.Owned.Jobs, childjob.HasPods) && len(w.MarkJobs) == 0
+		return
+	}
 	stages, _ := stagesOf(s)
 	st := &stages[0]
 	if over, outcome := jobsetstate.OutcomeOf(s.JobSet); over {
@@ -50,7 +64,7 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 		w.Reopen = append(w.Reopen, workload)
 	case quotaworkload.HoldsQuota(workload) && quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
 		eviction := workloadstatus.EvictionOf(workload)
-		w.Stop = cmp.Or(eviction.Message, eviction.Reason, kueue.WorkloadEvicted)
+		w.Stop = &StopJobSet{cmp.Or(eviction.Message, eviction.Reason, kueue.WorkloadEvicted), ptr.Deref(workload.Spec.Active, true)}
 	case !adoption.IsMarked(workload):
 		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, adoption.Marked(workload), false})
 	case !quotaworkload.HoldsQuota(workload):
@@ -60,6 +74,7 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 		quotaworkload.SetGates(after, slices.DeleteFunc(quotaworkload.Gates(workload), func(gate string) bool { return gate == apis.AdoptionGate }))
 		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, after, false})
 	default:
+		w.NoteStarted = !jobsetstate.IsStarted(s.JobSet)
 		w.reportReadiness(st, workload, st.isSteady())
 	}
 	if quotaworkload.HoldsQuota(workload) {
@@ -68,24 +83,5 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 }
 
 // markJobs labels the Jobs of a JobSet that was there when Tranche was installed, so that the admission policies guard them, also those that its
-// controller creates later. They are not held: one that its controller resumes later, in its startup order, is marked only then, because only
-// the manager can resume a Job with the label.
-func (w *Step) markJobs(s *jobsetstate.Snapshot) {
-	for _, job := range s.Owned.Jobs {
-		if ptr.Deref(job.Spec.Suspend, false) && !ptr.Deref(s.JobSet.Spec.Suspend, false) {
-			continue
-		}
-		if job.Labels[apis.HoldLabel] == "" && job.DeletionTimestamp.IsZero() && !childjob.IsFinished(job, batchv1.JobComplete) && !childjob.IsFinished(job, batchv1.JobFailed) {
-			w.MarkJobs = append(w.MarkJobs, job)
-		}
-	}
-}
-
-// NotResumable returns why a JobSet that was suspended when Tranche was installed cannot be queued, or "".
-func NotResumable(s *jobsetstate.Snapshot) string {
-	if over, _ := jobsetstate.OutcomeOf(s.JobSet); over || !ptr.Deref(s.JobSet.Spec.Suspend, false) {
-		return ""
-	}
-	return "the JobSet was created before Tranche's admission policies were in force and is suspended: its Jobs are not held, so that it cannot be queued; " +
-		"delete it and submit it again"
-}
+// controller creates later.
+func (w *Step) markJobs(s *jobsetstate.Snapshot) { w.MarkJobs = jobsetstate.UnmarkedJobs(s) }

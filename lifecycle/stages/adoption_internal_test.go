@@ -9,6 +9,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
@@ -24,20 +25,35 @@ func TestAdopt(t *testing.T) {
 		refusal  string
 		want     []string
 	}{
-		"no quota Workload":         {want: []string{"mark init-0", "create init.train gates=tranche.dev/adoption"}},
-		"one of Kueue":              {workload: "gated", want: []string{"mark init-0", "gate init.train=tranche.dev/adoption"}},
-		"not admitted":              {workload: "marked", want: []string{"mark init-0", "admit init.train in q"}},
-		"admitted, still gated":     {workload: "marked admitted", want: []string{"mark init-0", "gate init.train="}},
-		"admitted by Kueue":         {workload: "admitted", want: []string{"mark init-0", "gate init.train="}},
-		"evicted without a message": {workload: "marked admitted evicted", want: []string{"mark init-0", "stop"}},
-		"deleted by a user":         {workload: "marked admitted deleted pinned", want: []string{"mark init-0", "unpin init.train"}},
-		"finished too early":        {workload: "marked admitted finished", want: []string{"mark init-0", "remove init.train"}},
-		"suspended, with pods": {
-			world: world{suspended: true}, workload: "marked admitted", refusal: "is suspended", want: []string{"mark init-0", "complain is suspended"},
-		},
+		"no quota Workload":                        {want: []string{"mark init-0", "create init.train gates=tranche.dev/adoption"}},
+		"one of Kueue":                             {workload: "gated", want: []string{"mark init-0", "gate init.train=tranche.dev/adoption"}},
+		"not admitted":                             {workload: "marked", want: []string{"mark init-0", "admit init.train in q"}},
+		"admitted, still gated":                    {workload: "marked admitted", want: []string{"mark init-0", "gate init.train="}},
+		"admitted by Kueue":                        {workload: "admitted", want: []string{"mark init-0", "gate init.train="}},
+		"evicted without a message":                {workload: "marked admitted evicted", want: []string{"mark init-0", "stop and requeue"}},
+		"deactivated":                              {workload: "marked admitted evicted inactive", want: []string{"mark init-0", "stop"}},
+		"admitted":                                 {workload: "marked admitted ungated", want: []string{"mark init-0", "note that it has started"}},
+		"admitted, and noted":                      {workload: "marked admitted ungated noted", want: []string{"mark init-0"}},
+		"deleted by a user":                        {workload: "marked admitted deleted pinned", want: []string{"mark init-0", "unpin init.train"}},
+		"finished too early":                       {workload: "marked admitted finished", want: []string{"mark init-0", "remove init.train"}},
+		"suspended, with pods":                     {world: world{suspended: true}, workload: "marked admitted", want: []string{"mark init-0"}},
+		"suspended, Jobs that run without a label": {world: world{suspended: true}, want: []string{"mark init-0"}},
 		"suspended, without pods": {
-			world: world{suspended: true, jobs: map[string]string{"init": "held"}}, workload: "marked admitted", refusal: "is suspended",
-			want: []string{"mark init-0", "drop init.train", "complain is suspended"},
+			world: world{suspended: true, jobs: map[string]string{"init": "held"}}, workload: "marked admitted", want: []string{"mark init-0", "drop init.train"},
+		},
+		"suspended, with a Job that is not labelled": {world: world{suspended: true, jobs: map[string]string{"init": "held"}}, want: []string{"mark init-0"}},
+		"suspended, with a Job of its time as one that ran": {
+			world: world{suspended: true, jobs: map[string]string{"init": "held marked"}}, want: []string{"mark init-0"},
+		},
+		"suspended, with a held Job":               {world: world{suspended: true, jobs: map[string]string{"init": "held labelled"}}, want: []string{"mark templates"}},
+		"suspended, without a Job":                 {world: world{suspended: true, jobs: map[string]string{}}, want: []string{"mark templates"}},
+		"suspended, with a held Job that has pods": {world: world{suspended: true, jobs: map[string]string{"init": "running labelled"}}, want: nil},
+		"suspended, cannot be queued": {
+			world: world{suspended: true, jobs: map[string]string{"init": "held labelled"}}, refusal: "is wrong", want: []string{"complain is wrong"},
+		},
+		"suspended, finished": {
+			world: world{suspended: true, over: jobset.JobSetCompleted, jobs: map[string]string{"init": "complete"}}, workload: "marked admitted",
+			want: []string{"finish init.train=Succeeded"},
 		},
 		"misused while it runs, between two attempts": {
 			world: world{jobs: map[string]string{"init": "held"}}, workload: "marked admitted", refusal: "is wrong", want: []string{"complain is wrong"},
@@ -67,9 +83,15 @@ func TestAdopt(t *testing.T) {
 func adoptable(t *testing.T, w world, words, refusal string) *jobsetstate.Snapshot {
 	t.Helper()
 	s := w.build(t)
+	if !strings.Contains(words, "noted") {
+		delete(s.JobSet.Annotations, apis.StartedAnnotation)
+	}
 	for _, job := range s.Owned.Jobs {
-		if strings.Contains(w.jobs["init"], "marked") {
-			metav1.SetMetaDataLabel(&job.ObjectMeta, apis.HoldLabel, apis.HoldAdopted)
+		delete(job.Labels, apis.HoldLabel)
+		for word, label := range map[string]string{"marked": apis.HoldAdopted, "labelled": apis.HoldValue} {
+			if strings.Contains(w.jobs["init"], word) {
+				metav1.SetMetaDataLabel(&job.ObjectMeta, apis.HoldLabel, label)
+			}
 		}
 	}
 	whole, err := stageplan.Whole(s.Plan)
@@ -85,6 +107,9 @@ func adoptable(t *testing.T, w world, words, refusal string) *jobsetstate.Snapsh
 			workload.Status = kueue.WorkloadStatus{}
 			workload = adoption.Marked(workload)
 			workload.Status = status
+		}
+		if strings.Contains(words, "ungated") {
+			quotaworkload.SetGates(workload, nil)
 		}
 		s.Owned.Workloads = append(s.Owned.Workloads, workload)
 	}
@@ -102,8 +127,17 @@ func renderAdoption(w *Step) []string {
 	if w.AdmitWorkload != nil {
 		lines = append(lines, "admit "+w.AdmitWorkload.Workload.Name+" in "+string(w.AdmitWorkload.Admission.ClusterQueue))
 	}
-	if w.Stop != "" {
+	switch {
+	case w.Stop != nil && w.Stop.Requeues:
+		lines = append(lines, "stop and requeue")
+	case w.Stop != nil:
 		lines = append(lines, "stop")
+	}
+	if w.NoteStarted {
+		lines = append(lines, "note that it has started")
+	}
+	if w.MarkTemplates {
+		lines = append(lines, "mark templates")
 	}
 	return append(lines, render(w)...)
 }

@@ -37,7 +37,7 @@ func (w *Step) decide(s *jobsetstate.Snapshot) {
 	if s.JobSet == nil {
 		return
 	}
-	if s.Target != nil {
+	if s.Target != nil || jobsetstate.IsMarked(s.JobSet) {
 		w.markJobs(s)
 	}
 	switch {

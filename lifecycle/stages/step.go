@@ -33,14 +33,17 @@ type Step struct {
 	CreateWorkloads []*kueue.Workload
 	// AdmitWorkload admits the quota Workload of a JobSet that ran when Tranche was installed, or is nil.
 	AdmitWorkload *AdmitWorkload
-	// Stop is why such a JobSet is suspended, or empty.
-	Stop string
+	// Stop suspends such a JobSet, or is nil. NoteStarted is true if it must record that a suspension is requested by its user from now on.
+	Stop        *StopJobSet
+	NoteStarted bool
 	// EvictWorkloads has quota Workloads that must release their quota because another stage of their JobSet must.
 	EvictWorkloads []EvictWorkload
 	// ChangeWorkloads has quota Workloads with wrong gates, attempt, queue or priority.
 	ChangeWorkloads []ChangeWorkload
 	// MarkJobs has the Jobs of a JobSet that ran when Tranche was installed which the admission policies do not guard yet.
 	MarkJobs []*batchv1.Job
+	// MarkTemplates is true if the pod templates of a suspended JobSet must be marked that was there when Tranche was installed.
+	MarkTemplates bool
 	// SetScheduler is true if the manager must write into the pod templates of the JobSet which scheduler places their gangs, before it starts the
 	// JobSet.
 	SetScheduler bool
@@ -163,7 +166,7 @@ func (w *Step) RequeueForUnwatchedPods(s *jobsetstate.Snapshot) {
 
 // A Writer writes the parts of a Step. A function may be nil if that part is always empty.
 type Writer struct {
-	CreateWorkloads, AdmitWorkload, Stop, EvictWorkloads, ChangeWorkloads, MarkJobs,
+	CreateWorkloads, AdmitWorkload, Stop, NoteStarted, EvictWorkloads, ChangeWorkloads, MarkJobs, MarkTemplates,
 	SetScheduler, Pause, Start,
 	DeleteGangs, EnsureGangs, RecordFinished,
 	ReleaseJobs, ResizeJobs, HoldJobs, SkipJobs,
@@ -183,10 +186,12 @@ func (w *Step) Write(to *Writer) error {
 	}{
 		{len(w.CreateWorkloads) == 0, to.CreateWorkloads},
 		{w.AdmitWorkload == nil, to.AdmitWorkload},
-		{w.Stop == "", to.Stop},
+		{w.Stop == nil, to.Stop},
+		{!w.NoteStarted, to.NoteStarted},
 		{len(w.EvictWorkloads) == 0, to.EvictWorkloads},
 		{len(w.ChangeWorkloads) == 0, to.ChangeWorkloads},
 		{len(w.MarkJobs) == 0, to.MarkJobs},
+		{!w.MarkTemplates, to.MarkTemplates},
 		{!w.SetScheduler, to.SetScheduler},
 		{w.Pause == "", to.Pause},
 		{!w.Start, to.Start},

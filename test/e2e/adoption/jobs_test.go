@@ -203,7 +203,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		Expect(killed).To(BeNumerically(">", 9))
 
 		By("charging them beyond quota")
-		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("13")) }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("14")) }).WithContext(ctx).Should(Succeed())
 		for name, want := range pods {
 			Expect(runningPods(ctx, Default, batchv1.JobNameLabel, name)).To(Equal(want), "pods of %s were replaced", name)
 			Expect(jobOf(ctx, Default, name).Status.Conditions).To(BeEmpty(), "%s was suspended", name)
@@ -219,7 +219,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 			Expect(env.Admin.Patch(ctx, jobOf(ctx, Default, "runs"), client.RawPatch(types.MergePatchType, []byte(patch)))).NotTo(Succeed(), patch)
 		}
 
-		expectJobSetsReported(ctx)
+		expectJobSetsQueued(ctx)
 		expectJobSetsGuarded(ctx)
 		expectPodsGuarded(ctx)
 
@@ -232,7 +232,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 			w := workloadOf(ctx, g, job.UID)
 			g.Expect(w.Annotations).NotTo(HaveKey(apis.AdoptedAnnotation))
 			g.Expect(quotaworkload.HoldsQuota(w)).To(BeFalse())
-			g.Expect(reserved(ctx, g)).To(Equal("11"))
+			g.Expect(reserved(ctx, g)).To(Equal("12"))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("ending the others")

@@ -8,7 +8,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -34,13 +33,16 @@ func newJobSet(name string, pods ...int32) *jobsetapi.JobSet {
 	return js
 }
 
+func jobSetOwner(js *jobsetapi.JobSet) workloadname.Owner {
+	return workloadname.Owner{Kind: "JobSet", Group: jobset.GroupVersion.Group, Name: js.Name, UID: js.UID}
+}
+
 // leaveJobSetWorkload creates the Workload that Kueue leaves for a JobSet of one ReplicatedJob that is pending.
-func leaveJobSetWorkload(ctx context.Context, js *jobsetapi.JobSet) {
+func leaveJobSetWorkload(ctx context.Context, js *jobsetapi.JobSet, name string) {
 	GinkgoHelper()
-	owner := workloadname.Owner{Kind: "JobSet", Group: jobset.GroupVersion.Group, Name: js.Name, UID: js.UID}
 	Expect(env.Admin.Create(ctx, &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: workloadname.Of(owner, ""), Labels: map[string]string{apis.JobUIDLabel: string(js.UID)},
+			Namespace: namespace, Name: name, Labels: map[string]string{apis.JobUIDLabel: string(js.UID)},
 			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
 		},
@@ -56,23 +58,31 @@ func jobSetOf(ctx context.Context, g Gomega, name string) *jobsetapi.JobSet {
 	return &js
 }
 
-// createJobSets creates JobSets that run, "whole" and "drained", and one that is suspended, and returns the pods of the first two.
+// createJobSets creates JobSets that run, and "idle" which is suspended, and returns the pods of the others.
 func createJobSets(ctx context.Context) map[string][]types.UID {
 	GinkgoHelper()
 	pods := map[string][]types.UID{}
-	for _, js := range []*jobsetapi.JobSet{newJobSet("whole", 1, 2), newJobSet("drained", 1)} {
+	for _, js := range []*jobsetapi.JobSet{newJobSet("whole", 1, 2), newJobSet("drained", 1), newJobSet("prebuilt", 1)} {
+		if js.Name == "prebuilt" {
+			js.Labels[apis.PrebuiltWorkloadKey] = js.Name
+		}
 		Expect(env.Admin.Create(ctx, js)).To(Succeed())
 		Eventually(func(g Gomega) {
 			pods[js.Name] = runningPods(ctx, g, jobset.JobSetNameKey, js.Name)
-			g.Expect(pods[js.Name]).To(HaveLen(map[string]int{"whole": 3, "drained": 1}[js.Name]))
+			g.Expect(pods[js.Name]).To(HaveLen(map[string]int{"whole": 3, "drained": 1, "prebuilt": 1}[js.Name]))
 		}).WithContext(ctx).Should(Succeed())
-		if js.Name == "drained" {
-			leaveJobSetWorkload(ctx, js)
+		switch js.Name {
+		case "drained":
+			leaveJobSetWorkload(ctx, js, workloadname.Of(jobSetOwner(js), ""))
+		case "prebuilt":
+			leaveJobSetWorkload(ctx, js, js.Name)
 		}
 	}
-	idle := newJobSet("idle", 1)
+	idle := newJobSet("idle", 1, 1)
+	idle.Spec.ReplicatedJobs[1].DependsOn[0].Status = jobset.DependencyComplete
 	idle.Spec.Suspend = new(true)
 	Expect(env.Admin.Create(ctx, idle)).To(Succeed())
+	leaveJobSetWorkload(ctx, idle, workloadname.Of(jobSetOwner(idle), ""))
 	return pods
 }
 
@@ -88,24 +98,26 @@ func expectJobSetsAdopted(ctx context.Context, pods map[string][]types.UID) {
 			g.Expect(quotaworkload.Gates(w)).To(BeEmpty())
 			g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadAdmitted)).To(BeTrue())
 			g.Expect(w.Spec.PodSets).To(HaveLen(len(js.Spec.ReplicatedJobs)))
+			g.Expect(apimeta.IsStatusConditionTrue(js.Status.Conditions, "StageAdmitted")).To(BeTrue(), "%v", js.Status.Conditions)
 		}).WithContext(ctx).Should(Succeed(), name)
 		Expect(runningPods(ctx, Default, jobset.JobSetNameKey, name)).To(Equal(want), "pods of %s were replaced", name)
 	}
 }
 
-// expectJobSetsReported waits until the JobSets say that they are admitted, or why not. While managers are killed after each write, that can take minutes.
-func expectJobSetsReported(ctx context.Context) {
+// expectJobSetsQueued waits until the suspended JobSet is queued.
+func expectJobSetsQueued(ctx context.Context) {
 	GinkgoHelper()
-	for _, name := range []string{"whole", "drained"} {
-		Eventually(func(g Gomega) {
-			conditions := jobSetOf(ctx, g, name).Status.Conditions
-			g.Expect(apimeta.IsStatusConditionTrue(conditions, "StageAdmitted")).To(BeTrue(), "%v", conditions)
-		}).WithContext(ctx).Should(Succeed(), name)
-	}
+	By("queueing one that is suspended, one quota Workload for each stage")
 	Eventually(func(g Gomega) {
-		c := apimeta.FindStatusCondition(jobSetOf(ctx, g, "idle").Status.Conditions, "StageAdmitted")
+		js := jobSetOf(ctx, g, "idle")
+		g.Expect(js.Spec.ReplicatedJobs).To(HaveEach(HaveField("Template.Spec.Template.Annotations", HaveKeyWithValue(apis.HeldAnnotation, "true"))))
+		c := apimeta.FindStatusCondition(js.Status.Conditions, "StageAdmitted")
 		g.Expect(c).NotTo(BeNil())
-		g.Expect(c.Message).To(ContainSubstring("is suspended: its Jobs are not held"))
+		g.Expect(c.Message).To(ContainSubstring("waits for quota in ClusterQueue cluster"))
+		var list kueue.WorkloadList
+		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{apis.JobUIDLabel: string(js.UID)})).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(2))
+		g.Expect(list.Items).To(HaveEach(HaveField("Labels", HaveKeyWithValue(apis.JobSetLabel, "idle"))))
 	}).WithContext(ctx).Should(Succeed())
 }
 
@@ -115,7 +127,12 @@ func expectJobSetsGuarded(ctx context.Context) {
 	patch := func(name, patch string, of types.PatchType) error {
 		return env.Admin.Patch(ctx, jobSetOf(ctx, Default, name), client.RawPatch(of, []byte(patch)))
 	}
-	Expect(patch("idle", `{"spec":{"suspend":false}}`, types.MergePatchType)).To(MatchError(ContainSubstring("it cannot be resumed")))
+	Expect(patch("idle", `{"spec":{"suspend":false}}`, types.MergePatchType)).To(MatchError(ContainSubstring("only Tranche's manager starts a queued JobSet")))
+	unmarked := `[{"op":"remove","path":"/spec/replicatedJobs/0/template/spec/template/metadata/annotations/tranche.dev~1held"}]`
+	Expect(patch("idle", unmarked, types.JSONPatchType)).To(MatchError(ContainSubstring("cannot be changed")))
+	forged := newJobSet("forged", 1)
+	forged.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations[apis.HeldAnnotation] = "true"
+	Expect(env.Admin.Create(ctx, forged)).To(MatchError(ContainSubstring("only Tranche's manager writes tranche.dev/held")))
 	Expect(patch("whole", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`, types.MergePatchType)).To(MatchError(ContainSubstring("cannot be changed")))
 	resized := `[{"op":"replace","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":9}]`
 	Expect(patch("whole", resized, types.JSONPatchType)).To(MatchError(ContainSubstring("cannot be changed")))
@@ -132,9 +149,9 @@ func expectPodsGuarded(ctx context.Context) {
 	Expect(tenant.Delete(ctx, jobOf(ctx, Default, "runs"), orphan, client.DryRunAll)).To(MatchError(ContainSubstring("must be deleted with it")))
 	Expect(tenant.Delete(ctx, jobOf(ctx, Default, "free"), orphan, client.DryRunAll)).To(Succeed())
 
-	for _, name := range []string{"whole-first-0", "whole-second-0", "idle-first-0"} {
+	for name, label := range map[string]string{"whole-first-0": apis.HoldAdopted, "whole-second-0": apis.HoldAdopted, "idle-first-0": apis.HoldValue} {
 		Eventually(func(g Gomega) {
-			g.Expect(jobOf(ctx, g, name).Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldAdopted))
+			g.Expect(jobOf(ctx, g, name).Labels).To(HaveKeyWithValue(apis.HoldLabel, label))
 		}).WithContext(ctx).Should(Succeed(), name)
 		job := jobOf(ctx, Default, name)
 		Expect(tenant.Delete(ctx, job.DeepCopy(), orphan, client.DryRunAll)).To(MatchError(ContainSubstring("must be deleted with it")), name)
@@ -148,32 +165,84 @@ func expectPodsGuarded(ctx context.Context) {
 			Expect(err).To(MatchError(ContainSubstring(want)), "%s of %s", patch, name)
 		}
 	}
+	created := newJob("idle-second-0", 1) // as the JobSet controller creates it
+	created.Labels = map[string]string{jobset.JobSetUIDKey: string(jobSetOf(ctx, Default, "idle").UID)}
+	created.Spec.Template.Annotations[apis.HeldAnnotation] = "true"
+	Expect(tenant.Create(ctx, created.DeepCopy(), client.DryRunAll)).To(MatchError(ContainSubstring("only the JobSet controller creates the Jobs")))
+	Expect(env.Admin.Create(ctx, created, client.DryRunAll)).To(Succeed())
+	Expect(created.Spec.Suspend).To(HaveValue(BeTrue()))
+	Expect(created.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue))
 	started := jobOf(ctx, Default, "idle-first-0")
 	Expect(tenant.Patch(ctx, started, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
 	Expect(*started.Spec.Suspend).To(BeTrue(), "the Job of a suspended JobSet was started")
 }
 
-// expectJobSetsEnd ends one JobSet, and lets an administrator deactivate the other one.
-func expectJobSetsEnd(ctx context.Context) {
+func changeWorkload(ctx context.Context, jobSet string, change func(*kueue.Workload)) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		w := workloadOf(ctx, g, jobSetOf(ctx, g, "drained").UID)
-		w.Spec.Active = new(false)
+		w := workloadOf(ctx, g, jobSetOf(ctx, g, jobSet).UID)
+		change(w)
 		g.Expect(env.Admin.Update(ctx, w)).To(Succeed())
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// awaitSuspended waits until a JobSet has no pod.
+func awaitSuspended(ctx context.Context, name string) {
+	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(ptr.Deref(jobSetOf(ctx, g, "drained").Spec.Suspend, false)).To(BeTrue())
-		var list kueue.WorkloadList
-		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{apis.JobSetLabel: "drained"})).To(Succeed())
-		g.Expect(list.Items).To(BeEmpty())
-		g.Expect(runningPods(ctx, g, jobset.JobSetNameKey, "drained")).To(BeEmpty())
+		g.Expect(jobSetOf(ctx, g, name).Spec.Suspend).To(HaveValue(BeTrue()))
+		g.Expect(runningPods(ctx, g, jobset.JobSetNameKey, name)).To(BeEmpty())
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectJobSetsEnd stops a JobSet in each of the ways there are, and lets the others end.
+func expectJobSetsEnd(ctx context.Context) {
+	GinkgoHelper()
+	By("letting an administrator deactivate one, which its user resumes")
+	changeWorkload(ctx, "drained", func(w *kueue.Workload) { w.Spec.Active = new(false) })
+	awaitSuspended(ctx, "drained")
 	Eventually(func(g Gomega) {
-		endPods(ctx, g, jobset.JobSetNameKey, "whole")
-		js := jobSetOf(ctx, g, "whole")
-		g.Expect(apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobset.JobSetCompleted))).To(BeTrue())
-		w := workloadOf(ctx, g, js.UID)
-		g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadFinished)).To(BeTrue())
-		g.Expect(w.Finalizers).To(BeEmpty())
+		js := jobSetOf(ctx, g, "drained")
+		g.Expect(js.Annotations).To(HaveKey(apis.StartedAnnotation))
+		g.Expect(js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations).To(HaveKey(apis.HeldAnnotation))
+		g.Expect(quotaworkload.HoldsQuota(workloadOf(ctx, g, js.UID))).To(BeFalse())
+	}).WithContext(ctx).Should(Succeed())
+	Expect(jobSetOf(ctx, Default, "drained").Spec.Suspend).To(HaveValue(BeTrue()))
+	Expect(env.Admin.Patch(ctx, jobSetOf(ctx, Default, "drained"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
+
+	By("evicting another one, which is queued again")
+	expectJobSetsComplete(ctx, "prebuilt")
+	setStopPolicy := func(policy kueue.StopPolicy) {
+		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+		Expect(env.Admin.Patch(ctx, cq, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"stopPolicy":"`+string(policy)+`"}}`)))).To(Succeed())
+	}
+	setStopPolicy(kueue.HoldAndDrain)
+	awaitSuspended(ctx, "whole")
+	Eventually(func(g Gomega) {
+		g.Expect(jobSetOf(ctx, g, "whole").Annotations).NotTo(HaveKey(apis.StartedAnnotation))
+	}).WithContext(ctx).Should(Succeed())
+	setStopPolicy(kueue.None)
+
+	By("ending all")
+	expectJobSetsComplete(ctx, "whole", "drained", "idle")
+}
+
+// expectJobSetsComplete ends the pods of JobSets until these have completed, in whatever order they get quota.
+func expectJobSetsComplete(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		for _, name := range names {
+			endPods(ctx, g, jobset.JobSetNameKey, name)
+		}
+		for _, name := range names {
+			js := jobSetOf(ctx, g, name)
+			g.Expect(apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobset.JobSetCompleted))).To(BeTrue(), "%s: %v", name, js.Status.Conditions)
+			var list kueue.WorkloadList
+			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{apis.JobUIDLabel: string(js.UID)})).To(Succeed())
+			for i := range list.Items {
+				g.Expect(quotaworkload.IsTrue(&list.Items[i], kueue.WorkloadFinished)).To(BeTrue())
+				g.Expect(list.Items[i].Finalizers).To(BeEmpty())
+			}
+		}
 	}).WithContext(ctx).Should(Succeed())
 }

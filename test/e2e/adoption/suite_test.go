@@ -45,6 +45,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	env, err = testenv.StartBare(suite, controlplane.Config{NodePools: []controlplane.NodePool{
 		{Name: "cpu", Count: 2, Labels: map[string]string{"pool": "spot"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
+		{Name: "reserved", Count: 1, Labels: map[string]string{"pool": "reserved"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
