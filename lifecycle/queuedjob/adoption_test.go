@@ -1,0 +1,117 @@
+package queuedjob_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/adoption"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// foreign returns a Job that runs and was there before the admission policies.
+func foreign(changes ...func(*batchv1.Job)) *batchv1.Job {
+	job := newJob()
+	delete(job.Labels, apis.HoldLabel)
+	job.Spec.Suspend = new(false)
+	for _, change := range changes {
+		change(job)
+	}
+	return job
+}
+
+func says(condition batchv1.JobConditionType) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
+	}
+}
+
+func TestIsForeign(t *testing.T) {
+	inGroup := func(j *batchv1.Job) { j.Spec.Template.Annotations = map[string]string{apis.PodGroupNameLabel: "gang"} }
+	for name, c := range map[string]struct {
+		change []func(*batchv1.Job)
+		want   bool
+	}{
+		"runs":                               {nil, true},
+		"suspended":                          {[]func(*batchv1.Job){func(j *batchv1.Job) { j.Spec.Suspend = new(true) }}, true},
+		"in no queue":                        {[]func(*batchv1.Job){func(j *batchv1.Job) { delete(j.Labels, apis.QueueLabel) }}, false},
+		"held":                               {[]func(*batchv1.Job){func(j *batchv1.Job) { j.Labels[apis.HoldLabel] = apis.HoldQueued }}, false},
+		"has succeeded":                      {[]func(*batchv1.Job){says(batchv1.JobComplete)}, false},
+		"has failed":                         {[]func(*batchv1.Job){says(batchv1.JobFailed)}, false},
+		"its pods name a group and no queue": {[]func(*batchv1.Job){inGroup}, true},
+		"its pods wait by themselves": {[]func(*batchv1.Job){inGroup, func(j *batchv1.Job) {
+			j.Spec.Template.Labels = map[string]string{apis.QueueLabel: "queue"}
+		}}, false},
+		"of a JobSet": {[]func(*batchv1.Job){func(j *batchv1.Job) {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "js", UID: "js", Controller: new(true)}}
+		}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := queuedjob.IsForeign(foreign(c.change...)); got != c.want {
+				t.Errorf("IsForeign = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAdopt takes Jobs that were there before the admission policies through their states. No Job is released or held.
+func TestAdopt(t *testing.T) {
+	suspended := func(j *batchv1.Job) { j.Spec.Suspend = new(true) }
+	made := func() *kueue.Workload { return adoption.Marked(waiting(newJob())) }
+	held := func() *kueue.Workload {
+		w := made()
+		return workloadstatus.Merge(w, new(workloadstatus.Admitted(w, admission(w), start)))
+	}
+	with := func(w *kueue.Workload, change func(*kueue.Workload)) *kueue.Workload { change(w); return w }
+	for name, c := range map[string]struct {
+		job      *batchv1.Job
+		workload *kueue.Workload
+		refusal  string
+		want     string
+	}{
+		"runs, no quota Workload":  {foreign(), nil, "", "create"},
+		"runs, that of Kueue":      {foreign(), waiting(newJob()), "", "change"},
+		"runs, marked":             {foreign(), made(), "", "admit"},
+		"runs, charged":            {foreign(), held(), "", "adopt"},
+		"runs, admitted by Kueue":  {foreign(), admitted(newJob()), "", "change"},
+		"runs, for other pods":     {foreign(), with(held(), func(w *kueue.Workload) { w.Spec.PodSets[0].Count = 1 }), "", "reopen"},
+		"runs, in another queue":   {foreign(), with(held(), func(w *kueue.Workload) { w.Spec.QueueName = "other" }), "", "reopen"},
+		"runs, with more pod sets": {foreign(), with(held(), func(w *kueue.Workload) { w.Spec.PodSets = append(w.Spec.PodSets, w.Spec.PodSets[0]) }), "", "reopen"},
+		"runs, of an earlier run": {foreign(), with(held(), func(w *kueue.Workload) {
+			w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
+		}), "", "reopen"},
+		"runs, being deleted":              {foreign(), with(held(), func(w *kueue.Workload) { w.DeletionTimestamp = new(metav1.NewTime(start)) }), "", "remove-finalizers"},
+		"suspended":                        {foreign(suspended), nil, "", "adopt"},
+		"suspended, of Kueue":              {foreign(suspended), waiting(newJob()), "", "adopt"},
+		"ends":                             {foreign(says(batchv1.JobSuccessCriteriaMet)), held(), "", ""},
+		"with its own selector":            {foreign(func(j *batchv1.Job) { j.Spec.ManualSelector = new(true) }), nil, "", "refuse"},
+		"suspended, with its own selector": {foreign(suspended, func(j *batchv1.Job) { j.Spec.ManualSelector = new(true) }), nil, "", "refuse"},
+		"runs, in no LocalQueue":           {foreign(), nil, "LocalQueue is missing", "refuse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshot(c.job, c.workload)
+			s.Refusal, s.Target = c.refusal, &adoption.Target{Queue: &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}}
+			step := queuedjob.Next(s)
+			got := parts(step)
+			if step.Refusal != "" {
+				got = "refuse"
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+			if step.Create != nil && (step.Create.Annotations[apis.AdoptedAnnotation] == "" || len(quotaworkload.Gates(step.Create)) == 0) {
+				t.Errorf("created without mark and gate: %+v", step.Create.ObjectMeta)
+			}
+			if step.Adopt != nil && (step.Adopt.Labels[apis.HoldLabel] != apis.HoldQueued || *step.Adopt.Spec.Suspend != *c.job.Spec.Suspend) {
+				t.Errorf("adopted as %+v", step.Adopt)
+			}
+		})
+	}
+}
