@@ -107,7 +107,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 	}, SpecTimeout(patience))
 
 	It("prevent the Job controller from adopting other pods", func(ctx SpecContext) {
-		const refusal = "only the Job controller sets batch.kubernetes.io/controller-uid"
+		const refusal = "only the Job controller assigns a pod to a Job"
 		like := newPod(namespace, "adopted")
 		like.Labels = map[string]string{batchv1.ControllerUidLabel: string(job.UID)}
 		expectAnswer(tenant.Create(ctx, like.DeepCopy(), client.DryRunAll), refusal)
@@ -139,13 +139,14 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		}
 	}, SpecTimeout(patience))
 
-	It("do not restrict pods of plain Jobs", func(ctx SpecContext) {
+	It("restrict pods of plain Jobs only in what assigns them to their Job", func(ctx SpecContext) {
 		plain := plainJob(namespace, "plain")
 		plain.Spec.Template.Annotations = map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
 		Expect(tenant.Create(ctx, plain)).To(Succeed())
 		for _, patch := range []string{loose, unowned} {
-			Expect(tenant.Patch(ctx, awaitPod(ctx, plain), jsonPatch(patch), client.DryRunAll)).To(Succeed())
+			expectAnswer(tenant.Patch(ctx, awaitPod(ctx, plain), jsonPatch(patch), client.DryRunAll), "only the Job controller assigns a pod to a Job")
 		}
+		Expect(tenant.Patch(ctx, awaitPod(ctx, plain), jsonPatch(`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`), client.DryRunAll)).To(Succeed())
 		grace := client.GracePeriodSeconds(2 * anHour)
 		Expect(tenant.Delete(ctx, awaitPod(ctx, plain), grace, client.DryRunAll)).To(Succeed())
 		Expect(tenant.Delete(ctx, plain, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())

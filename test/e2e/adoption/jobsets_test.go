@@ -2,9 +2,12 @@ package adoption_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -175,6 +178,20 @@ func expectPodsGuarded(ctx context.Context) {
 	started := jobOf(ctx, Default, "idle-first-0")
 	Expect(tenant.Patch(ctx, started, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
 	Expect(*started.Spec.Suspend).To(BeTrue(), "the Job of a suspended JobSet was started")
+
+	var list corev1.PodList // of a Job that has no label of Kueue in its pod template
+	Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: "plain"})).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	for _, patch := range []string{
+		`{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":null}}}`, `{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":"other"}}}`,
+		`{"metadata":{"ownerReferences":null}}`, `{"metadata":{"labels":null,"ownerReferences":null}}`,
+		fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"keeper","uid":"a"},{"apiVersion":"batch/v1","kind":"Job","name":"plain","uid":%q,"controller":true}]}}`,
+			list.Items[0].OwnerReferences[0].UID),
+	} {
+		err := tenant.Patch(ctx, list.Items[0].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		Expect(err).To(MatchError(ContainSubstring("only the Job controller assigns a pod to a Job")), patch)
+	}
+	Expect(tenant.Patch(ctx, list.Items[0].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"ml"}}}`)), client.DryRunAll)).To(Succeed())
 }
 
 func changeWorkload(ctx context.Context, jobSet string, change func(*kueue.Workload)) {
