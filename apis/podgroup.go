@@ -75,6 +75,9 @@ const (
 	// PodAdmissionGate is the scheduling gate of pods that wait for quota. It is Kueue's.
 	PodAdmissionGate = "kueue.x-k8s.io/admission"
 
+	// KueueManagedKey is Kueue's label and finalizer of pods that it queues by themselves or as a group.
+	KueueManagedKey = "kueue.x-k8s.io/managed"
+
 	// PodGroupMemberLabel marks, with value "true", a pod that the admission policies have gated because it is in a gang.
 	PodGroupMemberLabel = "tranche.dev/pod-group-member"
 

@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/jobset"
+	"github.com/tranche-dev/tranche/controllers/leftover"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/podgang"
 	"github.com/tranche-dev/tranche/controllers/queuedjob"
@@ -148,6 +149,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
+		leftover.SetupWithManager(mgr, leftover.Config{Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespaces: namespaces}),
 		visibility.SetupWithManager(mgr, throttle, config.Visibility),
 		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{Settings: config.Dashboard, Engine: throttle, Version: versionText()}),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),

@@ -1,0 +1,256 @@
+// Package migration_test walks through the steps of docs/migrate-from-kueue.md on a cluster on which the real Kueue manager runs Jobs, JobSets and pods.
+package migration_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/testenv"
+)
+
+const (
+	namespace = "team"
+
+	poll     = 50 * time.Millisecond
+	patience = 60 * time.Second
+)
+
+var env *testenv.World
+
+func TestMigration(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(poll)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Migration from Kueue")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	suite, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	var err error
+	env, err = testenv.Start(suite, controlplane.Config{
+		Kueue: &controlplane.KueueOptions{Settings: map[string]any{"integrations": map[string]any{"frameworks": []string{"batch/job", "pod", "jobset.x-k8s.io/jobset"}}}},
+		NodePools: []controlplane.NodePool{
+			{Name: "cpu", Count: 2, Labels: map[string]string{"pool": "cpu"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+}, NodeTimeout(5*time.Minute))
+
+// template returns a pod template that asks for 1 cpu, and whose pods run until the test ends them.
+func template() corev1.PodTemplateSpec {
+	r := sample.ReplicatedJob("main", 1, sample.Amounts("cpu", "1"), map[string]string{controlplane.FakeExit: controlplane.FakeExitNever})
+	return r.Template.Spec.Template
+}
+
+func inQueue(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "queue"}}
+}
+
+func newJob(name string) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: inQueue(name), Spec: batchv1.JobSpec{Template: template()}}
+}
+
+func newJobSet(name string) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: inQueue(name)}
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{sample.ReplicatedJob("main", 1, sample.Amounts("cpu", "1"), map[string]string{controlplane.FakeExit: controlplane.FakeExitNever})}
+	return js
+}
+
+// newPods returns pods that are a group, or one that is by itself.
+func newPods(name string, size int) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range size {
+		t := template()
+		pod := &corev1.Pod{ObjectMeta: inQueue(fmt.Sprintf("%s-%d", name, i)), Spec: t.Spec}
+		pod.Annotations = t.Annotations
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		if size > 1 {
+			pod.Labels[apis.PodGroupNameLabel] = name
+			pod.Annotations[apis.PodGroupTotalCountAnnotation] = fmt.Sprint(size)
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// runningPods returns the UIDs of the pods that run, by their names.
+func runningPods(ctx context.Context, g Gomega) map[string]types.UID {
+	var list corev1.PodList
+	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
+	running := map[string]types.UID{}
+	for i := range list.Items {
+		if pod := &list.Items[i]; pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero() {
+			running[pod.Name] = pod.UID
+		}
+	}
+	return running
+}
+
+// reserved returns the reserved cpu of the ClusterQueue.
+func reserved(ctx context.Context, g Gomega) string {
+	var queue kueue.ClusterQueue
+	g.Expect(env.Admin.Get(ctx, client.ObjectKey{Name: "cluster"}, &queue)).To(Succeed())
+	g.Expect(queue.Status.FlavorsReservation).To(HaveLen(1))
+	return queue.Status.FlavorsReservation[0].Resources[0].Total.String()
+}
+
+// endPods ends pods that run.
+func endPods(ctx context.Context, g Gomega, names ...string) {
+	for _, name := range names {
+		pod := &corev1.Pod{}
+		g.Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)).To(Succeed())
+		pod.Status.Phase = corev1.PodSucceeded
+		g.Expect(env.Admin.Status().Update(ctx, pod)).To(Succeed())
+	}
+}
+
+func createQueues(ctx context.Context) {
+	GinkgoHelper()
+	Expect(env.CreateNamespace(ctx, namespace, nil)).To(Succeed())
+	Expect(env.Admin.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "cpu"}}})).To(Succeed())
+	Expect(env.Admin.Create(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: kueue.ClusterQueueSpec{
+		NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{{
+			CoveredResources: []corev1.ResourceName{"cpu"},
+			Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "5")["cpu"]}}}},
+		}},
+	}})).To(Succeed())
+	Expect(env.Admin.Create(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cluster"}})).To(Succeed())
+}
+
+// submit creates a Job, a JobSet, a pod and a group of two pods.
+func submit(ctx context.Context, prefix string) {
+	GinkgoHelper()
+	objects := []client.Object{newJob(prefix + "-job"), newJobSet(prefix + "-jobset")}
+	for _, pod := range slices.Concat(newPods(prefix+"-pod", 1), newPods(prefix+"-group", 2)) {
+		objects = append(objects, pod)
+	}
+	for _, object := range objects {
+		Expect(env.Admin.Create(ctx, object)).To(Succeed())
+	}
+}
+
+var _ = Describe("A cluster that Kueue manages", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) { createQueues(ctx) }, NodeTimeout(patience))
+
+	It("is taken over as it runs by the steps of the page", func(ctx SpecContext) {
+		submit(ctx, "runs")
+		var before map[string]types.UID
+		Eventually(func(g Gomega) {
+			before = runningPods(ctx, g)
+			g.Expect(before).To(HaveLen(5))
+		}).WithContext(ctx).Should(Succeed())
+		submit(ctx, "waits")
+		Eventually(func(g Gomega) {
+			var list kueue.WorkloadList
+			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
+			g.Expect(list.Items).To(HaveLen(8))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("stopping Kueue, and removing its webhooks")
+		Expect(env.Plane.StopComponent(controlplane.Kueue)).To(Succeed())
+		Expect(env.Admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-mutating-webhook-configuration"}})).To(Succeed())
+		Expect(env.Admin.Delete(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-validating-webhook-configuration"}})).To(Succeed())
+		Expect(runningPods(ctx, Default)).To(Equal(before))
+
+		By("ending a Job while neither of them runs")
+		endPods(ctx, Default, jobPod(ctx, "runs-job"))
+
+		By("replacing Kueue's CRDs, and installing Tranche")
+		Expect(env.Kubectl(ctx, "replace", "-f", filepath.Join(env.Root, "config", "crd", "kueue.x-k8s.io_*.yaml"))).To(Succeed())
+		Expect(env.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(env.Root, "config", "crd"))).To(Succeed())
+		Expect(env.Install(ctx)).To(Succeed())
+		manager, err := env.StartManager(ctx, testenv.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { return manager.Stop() })
+
+		By("charging what runs, and starting in its place what waits")
+		delete(before, jobPod(ctx, "runs-job"))
+		Eventually(func(g Gomega) {
+			running := runningPods(ctx, g)
+			for name, uid := range before {
+				g.Expect(running).To(HaveKeyWithValue(name, uid))
+			}
+			g.Expect(running).To(HaveLen(5), "%v", running)
+			g.Expect(reserved(ctx, g)).To(Equal("5"))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("queueing all that waits, and running it when the rest has ended")
+		Eventually(func(g Gomega) {
+			for name := range runningPods(ctx, g) {
+				endPods(ctx, g, name)
+			}
+			expectAllEnded(ctx, g)
+			g.Expect(reserved(ctx, g)).To(Equal("0"))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("leaving no finalizer and no Workload of Kueue behind")
+		Eventually(func(g Gomega) { expectClean(ctx, g) }).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(4*patience))
+})
+
+// jobPod returns the name of the pod of a Job.
+func jobPod(ctx context.Context, job string) string {
+	GinkgoHelper()
+	var list corev1.PodList
+	Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: job})).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	return list.Items[0].Name
+}
+
+func expectAllEnded(ctx context.Context, g Gomega) {
+	var jobs batchv1.JobList
+	g.Expect(env.Admin.List(ctx, &jobs, client.InNamespace(namespace))).To(Succeed())
+	g.Expect(jobs.Items).To(HaveLen(4))
+	for i := range jobs.Items {
+		g.Expect(jobs.Items[i].Status.Succeeded).To(Equal(int32(1)), jobs.Items[i].Name)
+	}
+	var jobSets jobsetapi.JobSetList
+	g.Expect(env.Admin.List(ctx, &jobSets, client.InNamespace(namespace))).To(Succeed())
+	g.Expect(jobSets.Items).To(HaveLen(2))
+	for i := range jobSets.Items {
+		g.Expect(meta.IsStatusConditionTrue(jobSets.Items[i].Status.Conditions, string(jobset.JobSetCompleted))).To(BeTrue(), jobSets.Items[i].Name)
+	}
+	var pods corev1.PodList
+	g.Expect(env.Admin.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+	phases := map[string]corev1.PodPhase{}
+	for i := range pods.Items {
+		phases[pods.Items[i].Name] = pods.Items[i].Status.Phase
+	}
+	g.Expect(phases).To(HaveEach(corev1.PodSucceeded))
+}
+
+func expectClean(ctx context.Context, g Gomega) {
+	var pods corev1.PodList
+	g.Expect(env.Admin.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+	for i := range pods.Items {
+		g.Expect(pods.Items[i].Finalizers).To(BeEmpty(), pods.Items[i].Name)
+	}
+	var workloads kueue.WorkloadList
+	g.Expect(env.Admin.List(ctx, &workloads, client.InNamespace(namespace))).To(Succeed())
+	for i := range workloads.Items {
+		g.Expect(workloads.Items[i].Finalizers).To(BeEmpty(), workloads.Items[i].Name)
+	}
+}
