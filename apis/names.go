@@ -59,7 +59,7 @@ const (
 	// user sets spec.suspend to false.
 	SuspendedAnnotation = "tranche.dev/suspended"
 
-	// ElasticJobAnnotation is Kueue's annotation of Jobs whose parallelism may change while they run. It has no effect in Tranche.
+	// ElasticJobAnnotation is Kueue's annotation of Jobs whose parallelism may change while they run.
 	ElasticJobAnnotation = "kueue.x-k8s.io/elastic-job"
 
 	// UnnoticedAnnotation is on a queued Job that its user suspended before the Job controller had noticed its release. The admission policies
@@ -67,8 +67,12 @@ const (
 	UnnoticedAnnotation = "tranche.dev/unnoticed"
 
 	// SizeAnnotation is, on a queued Job that was admitted with fewer pods than it asks for, its own parallelism and, if they are equal by
-	// MinParallelismEqualAnnotation, its completions.
+	// MinParallelismEqualAnnotation, its completions. On an elastic Job it is the parallelism that its user wants, and for which there is no quota
+	// yet. Users may remove it.
 	SizeAnnotation = "tranche.dev/parallelism"
+
+	// CompletionsAnnotation is, on an elastic Job, the completions that its user wants together with SizeAnnotation, if they are others.
+	CompletionsAnnotation = "tranche.dev/completions"
 
 	// StageLabel names, on a quota Workload, its stage of the JobSet, and on a PodGroup the stage that it starts with.
 	StageLabel = "tranche.dev/stage"

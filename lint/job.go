@@ -1,8 +1,6 @@
 package lint
 
 import (
-	"strconv"
-
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,12 +76,6 @@ func (l *linter) checkJob(engine *admission.Engine, origin origin[batchv1.Job]) 
 	job := origin.object.DeepCopy()
 	if !queuedjob.IsQueued(job) {
 		return
-	}
-	if elastic, err := strconv.ParseBool(job.Annotations[apis.ElasticJobAnnotation]); err == nil && elastic {
-		l.add(origin.source, problem{
-			rule: ruleElasticJob(), field: "metadata.annotations[" + apis.ElasticJobAnnotation + "]",
-			message: "the annotation has no effect: the parallelism of a Job that runs cannot change", cure: "remove it, and suspend the Job to change its parallelism",
-		})
 	}
 	queue := job.Labels[apis.QueueLabel]
 	if len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(job.Namespace, queue) {

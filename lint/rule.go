@@ -97,16 +97,12 @@ func ruleUselessPreemption() rule {
 	return rule{"useless-preemption", Warning, "preemption policies have an effect"}
 }
 
-func ruleElasticJob() rule {
-	return rule{"elastic-job", Warning, "the annotation kueue.x-k8s.io/elastic-job of Jobs has an effect"}
-}
-
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
 		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
 		ruleMissingQueue(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
-		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleElasticJob(),
+		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(),
 	}
 }
 

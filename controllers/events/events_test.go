@@ -70,6 +70,8 @@ func all() []struct {
 		{"Job", events.JobStopped("The ClusterQueue is stopped")},
 		{"Job", events.JobRequeued("The ClusterQueue is stopped")},
 		{"Job", events.JobSuspended()},
+		{"Job", events.JobGrows(2)},
+		{"Job", events.JobResized(5)},
 		{"Job", events.JobFinished("Job finished successfully")},
 		{"Job", events.JobDeleted("job-train-5a7d3", time.Hour)},
 		{"quota Workload", events.QuotaReserved("research", 12*time.Second)},

@@ -47,3 +47,13 @@ func JobFinished(outcome string) Event {
 func JobDeleted(workload string, after time.Duration) Event {
 	return warning("Deleted", "Delete", "Deleted the Job %s after its quota Workload %q was deactivated (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", after, workload)
 }
+
+// JobGrows reports that an elastic Job queues for more pods.
+func JobGrows(pods int32) Event {
+	return normal("Grows", "Queue", "The Job queues for %s, and its current pods keep running", count(int(pods), "more pod"))
+}
+
+// JobResized reports that an elastic Job now has as many pods as there is admitted quota for.
+func JobResized(pods int32) Event {
+	return normal("Resized", "Resize", "Resized the Job to %s, which its admitted quota pays for", count(int(pods), "pod"))
+}

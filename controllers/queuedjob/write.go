@@ -8,11 +8,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
@@ -26,7 +28,7 @@ func (r *Reconciler) write(ctx context.Context, s *queuedjob.Snapshot, step *que
 		return func(w *queuedjob.Step) error { return write(ctx, s, w) }
 	}
 	err := step.Write(&queuedjob.Writer{
-		Create: part(r.create), Admit: part(r.admit), Adopt: part(r.adopt), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release),
+		Create: part(r.create), Admit: part(r.admit), Adopt: part(r.adopt), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release), Resize: part(r.resize),
 		EndPods: part(r.endPods), Progress: part(r.progress), ReleaseQuota: part(r.releaseQuota), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
 		Change:           func(w *queuedjob.Step) error { return r.writer.Change(ctx, w.Change.Before, w.Change.After) },
 		Conclude:         func(w *queuedjob.Step) error { return r.suspend(ctx, w.Conclude, new(false)) },
@@ -47,6 +49,8 @@ func (r *Reconciler) write(ctx context.Context, s *queuedjob.Snapshot, step *que
 func (r *Reconciler) create(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
 	err := r.writer.Create(ctx, w.Create)
 	switch {
+	case err == nil && w.Create.Labels[apis.GrowthLabel] != "":
+		events.JobGrows(w.Create.Spec.PodSets[0].Count).EmitAbout(r.config.Recorder, s.Job, w.Create)
 	case apierrors.IsAlreadyExists(err):
 		return r.explainExisting(ctx, s, w)
 	case apply.IsRefusal(err):
@@ -120,9 +124,10 @@ func (r *Reconciler) clearStart(ctx context.Context, _ *queuedjob.Snapshot, w *q
 	return ignoreNotFound(err, "remove status.startTime of Job %s", client.ObjectKeyFromObject(after))
 }
 
-// restore removes the fields that an admission has added to a held Job.
+// restore removes the fields that an admission has added to a held Job. The Job must not have changed: it would get its own size although it was
+// released again with fewer pods.
 func (r *Reconciler) restore(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	err := r.config.Client.Patch(ctx, queuedjob.Restored(w.Restore), patch.IfSameUID(w.Restore))
+	err := r.config.Client.Patch(ctx, queuedjob.Restored(w.Restore), patch.Locked(w.Restore, w.Restore.ResourceVersion))
 	return ignoreNotFound(err, "remove the additions of the admission from Job %s", client.ObjectKeyFromObject(w.Restore))
 }
 
@@ -142,6 +147,26 @@ func (r *Reconciler) release(ctx context.Context, _ *queuedjob.Snapshot, w *queu
 	}
 	r.config.Metrics.Released(1)
 	events.JobStarted(string(w.Release.Workload.Status.Admission.ClusterQueue)).EmitAbout(r.config.Recorder, before, w.Release.Workload)
+	return nil
+}
+
+// resize changes the size of an elastic Job that runs. The Job must not have changed: its user may want another size.
+func (r *Reconciler) resize(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
+	before, after := w.Resize.Before, w.Resize.After
+	err := r.config.Client.Patch(ctx, after, patch.Locked(before, before.ResourceVersion))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apply.IsRefusal(err):
+		w.Complaint = fmt.Sprintf("the Job keeps its size: the API server rejects the other; change spec.parallelism: %v", err)
+		w.RequeueAfter = workloadstatus.RecheckAfter
+		return nil
+	case err != nil:
+		return fmt.Errorf("resize Job %s: %w", client.ObjectKeyFromObject(after), err)
+	}
+	if from, to := ptr.Deref(before.Spec.Parallelism, 1), ptr.Deref(after.Spec.Parallelism, 1); from != to {
+		events.JobResized(to).Emit(r.config.Recorder, before)
+	}
 	return nil
 }
 

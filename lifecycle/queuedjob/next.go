@@ -66,6 +66,7 @@ func (w *Step) decide(s *Snapshot) {
 	workload := s.workload()
 	if outcome := outcomeOf(s.Job); outcome != nil {
 		w.wrapUp(s, workload, outcome)
+		w.dropGrowths(s)
 		return
 	}
 	if childjob.CannotEnd(s.Job) {
@@ -73,6 +74,9 @@ func (w *Step) decide(s *Snapshot) {
 		return
 	}
 	w.PriorityKept = s.UnknownPriority
+	if workload == nil || !quotaworkload.HoldsQuota(workload) {
+		w.dropGrowths(s)
+	}
 	switch {
 	case s.Refusal != "" && (workload == nil || !quotaworkload.HoldsQuota(workload)):
 		w.refuse(s, workload)
@@ -186,7 +190,7 @@ func (w *Step) isExpired(s *Snapshot, since time.Time, kept *metav1.Duration) bo
 func (w *Step) evict(s *Snapshot, workload *kueue.Workload) {
 	w.adjust(s, workload)
 	w.forgetReadiness(workload)
-	if w.stop(s, workloadstatus.EvictionOf(workload).Message) && w.isUpToDate() {
+	if hasStopped, mayRelease := w.stop(s, workloadstatus.EvictionOf(workload).Message), w.dropGrowths(s); hasStopped && mayRelease && w.isUpToDate() {
 		w.ReleaseQuota = workload
 	}
 }
@@ -207,8 +211,11 @@ func (w *Step) advance(s *Snapshot, workload *kueue.Workload) {
 		w.holdRunning(s, whyNoQuota)
 	case !s.Charged[workload.UID]:
 		w.AwaitsEngine = true
-	case len(quotaworkload.Gates(workload)) == 0:
-		w.reportReadiness(s, workload)
+	case len(quotaworkload.Gates(workload)) == 0 && s.isResizable():
+		w.reportReadinessOf(workload, childjob.IsReadyWith(s.Job, s.paid(workload).Base))
+		w.resize(s, workload)
+	case len(quotaworkload.Gates(workload)) == 0 && w.dropGrowths(s):
+		w.reportReadinessOf(workload, childjob.IsReady(s.Job))
 		w.release(s, workload)
 	}
 }
@@ -216,7 +223,7 @@ func (w *Step) advance(s *Snapshot, workload *kueue.Workload) {
 // suspend releases the quota of a Job that its user has suspended, once none of its pods is left.
 func (w *Step) suspend(s *Snapshot, workload *kueue.Workload) {
 	w.forgetReadiness(workload)
-	if w.stop(s, whyUser) && w.isUpToDate() && quotaworkload.HoldsQuota(workload) {
+	if hasStopped, mayRelease := w.stop(s, whyUser), w.dropGrowths(s); hasStopped && mayRelease && w.isUpToDate() && quotaworkload.HoldsQuota(workload) {
 		w.ReleaseQuota = workload
 	}
 }
@@ -303,9 +310,9 @@ func readiness(workload *kueue.Workload, isReady bool) metav1.Condition {
 	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), isReady)
 }
 
-// reportReadiness records whether the pods of the Job are ready. If they have never been ready, the condition is not needed.
-func (w *Step) reportReadiness(s *Snapshot, workload *kueue.Workload) {
-	ready := readiness(workload, childjob.IsReady(s.Job))
+// reportReadinessOf records whether the pods that a quota Workload pays for are ready. If they have never been ready, the condition is not needed.
+func (w *Step) reportReadinessOf(workload *kueue.Workload, isReady bool) {
+	ready := readiness(workload, isReady)
 	old := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if old == nil && ready.Status == metav1.ConditionTrue || old != nil && !isSame(old, &ready) {
 		w.Progress = &Progress{Workload: workload, Ready: ready}

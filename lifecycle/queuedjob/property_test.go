@@ -3,7 +3,9 @@ package queuedjob_test
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
+	"strconv"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,7 +19,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
-	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -31,6 +32,8 @@ type world struct {
 	// seen is the Job as the Job controller has read it for a sync that it has not ended, or nil.
 	seen     *batchv1.Job
 	workload *kueue.Workload
+	// growths of the Job, if it is elastic.
+	growths []*kueue.Workload
 	// active and terminating pods.
 	active, terminating int32
 	// partial is true if the engine may admit the Job with fewer pods than it asks for.
@@ -78,21 +81,27 @@ func TestNextInAnyOrder(t *testing.T) {
 			"": func(*rapid.T) { w.check() },
 		}
 		t.Repeat(actions)
-		w.user(false)
-		for range 200 {
-			w.reconcile(9)
-			w.check()
-			w.controlJob()
-			w.terminate()
-			w.admit()
-			w.succeed()
-			w.check()
-		}
-		// A quota Workload that was deleted as the Job ended is not made again.
-		if !childjob.IsFinished(w.job, batchv1.JobComplete) || w.workload != nil && !quotaworkload.IsTrue(w.workload, kueue.WorkloadFinished) {
-			t.Fatalf("the Job does not finish: %+v, quota Workload %+v", w.job, w.workload)
-		}
+		w.finish()
 	})
+}
+
+// finish lets the Job run to its end.
+func (w *world) finish() {
+	w.user(false)
+	for range 200 {
+		w.reconcile(9)
+		w.check()
+		w.controlJob()
+		w.terminate()
+		w.admit()
+		w.admitGrowths()
+		w.succeed()
+		w.check()
+	}
+	// A quota Workload that was deleted as the Job ended is not made again.
+	if !childjob.IsFinished(w.job, batchv1.JobComplete) || w.workload != nil && !quotaworkload.IsTrue(w.workload, kueue.WorkloadFinished) || len(w.growths) > 0 {
+		w.Fatalf("the Job does not finish: %+v, quota Workload %+v, growths %+v", w.job, w.workload, w.growths)
+	}
 }
 
 // check fails if pods live without quota.
@@ -103,8 +112,12 @@ func (w *world) check() {
 	if !*w.job.Spec.Suspend && w.workload != nil && quotaworkload.HoldsQuota(w.workload) && string(w.workload.Spec.QueueName) != w.job.Labels[apis.QueueLabel] {
 		w.Fatal("the Job runs on quota of another queue")
 	}
-	if w.active > 0 && w.active > elastic.Held(w.workload, "main") {
-		w.Fatalf("%d pods on quota for %d", w.active, elastic.Held(w.workload, "main"))
+	pods := w.active
+	if queuedjob.Elastic(w.job) {
+		pods += w.terminating
+	}
+	if pods > 0 && pods > w.held() {
+		w.Fatalf("%d pods on quota for %d", pods, w.held())
 	}
 }
 
@@ -115,7 +128,7 @@ func (w *world) reconcileWith(shown *batchv1.Job, writes int) {
 	if shown == nil {
 		return
 	}
-	step := queuedjob.Next(snapshot(shown.DeepCopy(), w.workload))
+	step := queuedjob.Next(w.cached(shown))
 	if step.NeedsLive() {
 		step = queuedjob.Next(w.live())
 	}
@@ -124,7 +137,7 @@ func (w *world) reconcileWith(shown *batchv1.Job, writes int) {
 
 // live returns what the manager reads past its cache.
 func (w *world) live() *queuedjob.Snapshot {
-	s := snapshot(w.job.DeepCopy(), w.workload)
+	s := w.cached(w.job)
 	for range w.active + w.terminating {
 		s.Owned.Pods = append(s.Owned.Pods, &corev1.Pod{})
 	}
@@ -158,7 +171,7 @@ func (w *world) write(step *queuedjob.Step, writes int) {
 	}
 	_ = step.Write(&queuedjob.Writer{
 		Create:   do(func() { w.create(step.Create) }),
-		Change:   do(unlessGone(func() { w.workload = step.Change.After })),
+		Change:   do(func() { w.replace(step.Change.Before, step.Change.After) }),
 		Hold:     do(func() { w.putJob(func(j *batchv1.Job) { j.Spec.Suspend = new(true) }) }),
 		Conclude: do(func() { w.putJob(func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) }),
 		ClearSuspended: do(func() {
@@ -168,10 +181,12 @@ func (w *world) write(step *queuedjob.Step, writes int) {
 			same(step.ClearStart, func() { w.putJob(func(j *batchv1.Job) { j.Status.StartTime = nil }) })()
 		}),
 		Restore: do(func() {
-			if w.job.Status.StartTime != nil {
-				w.Fatal("the pod template of a Job with a start time is changed")
-			}
-			w.putJob(func(j *batchv1.Job) { *j = *queuedjob.Restored(j) })
+			same(step.Restore, func() {
+				if w.job.Status.StartTime != nil {
+					w.Fatal("the pod template of a Job with a start time is changed")
+				}
+				w.putJob(func(j *batchv1.Job) { *j = *queuedjob.Restored(j) })
+			})()
 		}),
 		Release: do(func() {
 			same(step.Release.Before, func() {
@@ -181,24 +196,42 @@ func (w *world) write(step *queuedjob.Step, writes int) {
 				w.putJob(func(j *batchv1.Job) { *j = *step.Release.After.DeepCopy() })
 			})()
 		}),
-		Progress: do(unlessGone(func() {
-			status := workloadstatus.Progress(w.workload, step.Progress.Ready, step.Progress.Finished, start)
+		Report: func(*queuedjob.Step) error {
+			w.Fatalf("refusal %q, complaint %q", step.Refusal, step.Complaint)
+			return nil
+		},
+		Resize: do(func() {
+			same(step.Resize.Before, func() { w.resizeJob(func(j *batchv1.Job) { *j = *step.Resize.After.DeepCopy() }) })()
+		}),
+		Progress: do(func() {
+			after := step.Progress.Workload.DeepCopy()
+			status := workloadstatus.Progress(after, step.Progress.Ready, step.Progress.Finished, start)
 			for _, c := range status.Conditions {
-				apimeta.SetStatusCondition(&w.workload.Status.Conditions, c)
+				apimeta.SetStatusCondition(&after.Status.Conditions, c)
 			}
-		})),
-		Reclaim:          do(unlessGone(func() { w.workload.Status.ReclaimablePods = step.Reclaim.Pods })),
-		ReleaseQuota:     do(unlessGone(func() { w.releaseQuota() })),
+			w.replace(step.Progress.Workload, after)
+		}),
+		Reclaim: do(func() {
+			after := step.Reclaim.Workload.DeepCopy()
+			after.Status.ReclaimablePods = step.Reclaim.Pods
+			w.replace(step.Reclaim.Workload, after)
+		}),
+		ReleaseQuota:     do(func() { w.releaseQuota(step.ReleaseQuota) }),
 		Reopen:           do(unlessGone(func() { w.workload.DeletionTimestamp = new(metav1.NewTime(start)) })),
 		RemoveFinalizers: do(unlessGone(func() { w.removeFinalizer() })),
-		DeleteWorkloads:  do(func() { w.workload = nil }),
+		DeleteWorkloads:  do(func() { w.deleteAll(step.DeleteWorkloads) }),
 	})
 }
 
 func (w *world) create(workload *kueue.Workload) {
 	w.serial++
-	w.workload = workload.DeepCopy()
-	w.workload.UID, w.workload.CreationTimestamp = types.UID(rune('a'+w.serial%26)), metav1.NewTime(start)
+	created := workload.DeepCopy()
+	created.UID, created.CreationTimestamp = types.UID(strconv.Itoa(w.serial)), metav1.NewTime(start)
+	if created.Labels[apis.GrowthLabel] != "" {
+		w.growths = append(w.growths, created)
+		return
+	}
+	w.workload = created
 }
 
 func (w *world) putJob(change func(*batchv1.Job)) {
@@ -208,12 +241,12 @@ func (w *world) putJob(change func(*batchv1.Job)) {
 	w.job.ResourceVersion = string(rune(w.serial))
 }
 
-func (w *world) releaseQuota() {
-	status := workloadstatus.Suspended(w.workload, start)
-	if quotaworkload.IsTrue(w.workload, kueue.WorkloadEvicted) {
-		status = workloadstatus.QuotaReleased(w.workload, start)
+func (w *world) releaseQuota(workload *kueue.Workload) {
+	status := workloadstatus.Suspended(workload, start)
+	if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
+		status = workloadstatus.QuotaReleased(workload, start)
 	}
-	w.workload = workloadstatus.Merge(w.workload, &status)
+	w.replace(workload, workloadstatus.Merge(workload, &status))
 }
 
 func (w *world) removeFinalizer() {
@@ -275,7 +308,10 @@ func (w *world) controlJob() {
 	case isSuspended:
 		w.terminating, w.active = w.terminating+w.active, 0
 	case !isComplete:
-		w.active = min(*seen.Spec.Parallelism, *seen.Spec.Completions-w.job.Status.Succeeded)
+		active := max(0, min(*seen.Spec.Parallelism, *seen.Spec.Completions-w.job.Status.Succeeded))
+		w.terminating, w.active = w.terminating+max(0, w.active-active), active
+	case w.active > 0:
+		w.terminating, w.active = w.terminating+w.active, 0
 	}
 	if seen.ResourceVersion == w.job.ResourceVersion {
 		w.putJob(w.writeStatus)
@@ -305,5 +341,10 @@ func (w *world) succeed() {
 		return
 	}
 	w.active--
-	w.putJob(func(j *batchv1.Job) { j.Status.Succeeded++ })
+	w.putJob(func(j *batchv1.Job) {
+		j.Status.Succeeded++
+		if childjob.IsIndexed(&j.Spec) {
+			j.Status.CompletedIndexes = fmt.Sprintf("0-%d", j.Status.Succeeded-1)
+		}
+	})
 }

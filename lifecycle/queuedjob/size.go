@@ -14,7 +14,7 @@ import (
 )
 
 // A Job that its user lets run with fewer pods at once is admitted in part: its parallelism is that of the admission while it runs, and
-// SizeAnnotation keeps its own.
+// SizeAnnotation keeps its own. SizeAnnotation and CompletionsAnnotation also record what the user of an elastic Job wants.
 
 // minPods returns with how few pods at once a Job may be admitted, or nil if it is admitted whole.
 func minPods(job *batchv1.Job) *int32 {
@@ -37,17 +37,29 @@ func resized(job *batchv1.Job, pods int32) *batchv1.Job {
 
 // Restored returns a copy of a Job without what its admission has changed: the additions to its pod template, and its size.
 func Restored(job *batchv1.Job) *batchv1.Job {
-	restored := childjob.Restored(job)
-	text, isSmaller := restored.Annotations[apis.SizeAnnotation]
-	if !isSmaller {
-		return restored
-	}
+	return restoredSize(childjob.Restored(job))
+}
+
+// restoredSize returns a copy of a Job with the size that its user wants.
+func restoredSize(job *batchv1.Job) *batchv1.Job {
+	restored := job.DeepCopy()
+	parallelism, isOther := sizeOf(job, apis.SizeAnnotation)
+	completions, areOther := sizeOf(job, apis.CompletionsAnnotation)
 	delete(restored.Annotations, apis.SizeAnnotation)
-	// Only the manager writes the annotation. If its value is no number, the Job keeps its size.
-	if own, err := strconv.ParseInt(text, 10, 32); err == nil && own >= 0 {
-		restored = resized(restored, int32(own))
+	delete(restored.Annotations, apis.CompletionsAnnotation)
+	if isOther {
+		restored = resized(restored, parallelism)
+	}
+	if areOther {
+		restored.Spec.Completions = &completions
 	}
 	return restored
+}
+
+// sizeOf reads an annotation that records a size. If its value is no number, the Job keeps its size.
+func sizeOf(job *batchv1.Job, annotation string) (int32, bool) {
+	n, err := strconv.ParseInt(job.Annotations[annotation], 10, 32)
+	return int32(n), err == nil && n >= 0
 }
 
 func isRestored(job *batchv1.Job) bool {

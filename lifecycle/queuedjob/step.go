@@ -15,7 +15,7 @@ import (
 
 // A Step contains the writes of one reconcile. The order of the fields is the order of the writes.
 type Step struct {
-	// Create is the quota Workload that is missing, or nil.
+	// Create is the quota Workload or the growth that is missing, or nil.
 	Create *kueue.Workload
 	// Admit is the quota Workload of a Job that ran before the admission policies, and what it is admitted to, or nil.
 	Admit *Admit
@@ -37,6 +37,8 @@ type Step struct {
 	Restore *batchv1.Job
 	// Release is the Job as it must be to run, or nil.
 	Release *Release
+	// Resize is an elastic Job that runs with another size, or nil.
+	Resize *Resize
 	// EndPods has pods of a Job that is being deleted, which the Job controller does not end.
 	EndPods []*corev1.Pod
 	// Progress has the conditions PodsReady and Finished that differ, or is nil.
@@ -60,6 +62,9 @@ type Step struct {
 	AwaitsEngine bool
 	// RequeueAfter is when to reconcile again without a change, or zero.
 	RequeueAfter time.Duration
+
+	// readsPods is true if the Step depends on the pods of an elastic Job.
+	readsPods bool
 }
 
 // An Admit admits a quota Workload, whatever the quota.
@@ -76,6 +81,9 @@ type Release struct {
 	Workload      *kueue.Workload
 	Before, After *batchv1.Job
 }
+
+// A Resize changes the size of a Job that runs.
+type Resize struct{ Before, After *batchv1.Job }
 
 // A Progress is what a quota Workload reports about the pods of its Job.
 type Progress struct {
@@ -96,7 +104,7 @@ type Reclaim struct {
 // that the Job was released, and does not have its pods.
 func (w *Step) NeedsLive() bool {
 	endsQuota := w.Progress != nil && w.Progress.Finished != nil && w.Progress.Workload.Status.Admission != nil
-	return endsQuota || w.Hold != nil || w.ClearStart != nil || w.ReleaseQuota != nil || w.Reopen != nil ||
+	return endsQuota || w.readsPods || w.Resize != nil || w.Hold != nil || w.ClearStart != nil || w.ReleaseQuota != nil || w.Reopen != nil ||
 		slices.ContainsFunc(w.RemoveFinalizers, func(workload *kueue.Workload) bool { return !quotaworkload.IsTrue(workload, kueue.WorkloadFinished) }) ||
 		len(w.DeleteWorkloads) > 0
 }
@@ -108,7 +116,7 @@ func (w *Step) requeueWithin(left time.Duration) {
 
 // A Writer writes the parts of a Step. The order of the functions is the order of the writes.
 type Writer struct {
-	Create, Admit, Adopt, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
+	Create, Admit, Adopt, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, Resize, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
 	RemoveFinalizers, DeleteWorkloads, DeleteExpired, Report func(*Step) error
 }
 
@@ -128,6 +136,7 @@ func (w *Step) Write(to *Writer) error {
 		{w.ClearStart != nil, to.ClearStart},
 		{w.Restore != nil, to.Restore},
 		{w.Release != nil, to.Release},
+		{w.Resize != nil, to.Resize},
 		{len(w.EndPods) > 0, to.EndPods},
 		{w.Progress != nil, to.Progress},
 		{w.Reclaim != nil, to.Reclaim},

@@ -26,6 +26,11 @@ func nameOf(job *batchv1.Job) string {
 	return workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, "")
 }
 
+// growthName returns the name of a growth of a Job.
+func growthName(job *batchv1.Job, number int) string {
+	return workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, "growth-"+strconv.Itoa(number))
+}
+
 // newWorkload makes the quota Workload of the Job.
 func newWorkload(s *Snapshot) *kueue.Workload {
 	job := s.Job
@@ -99,15 +104,25 @@ func (s *Snapshot) gate(workload *kueue.Workload) {
 func (w *Step) adjust(s *Snapshot, workload *kueue.Workload) {
 	after := workload.DeepCopy()
 	s.gate(after)
-	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || workloadstatus.MayReplaceClass(after.Spec.PriorityClassRef, s.Priority.Class) {
-		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
-	}
+	s.prioritize(after)
 	if !quotaworkload.HoldsQuota(workload) {
 		s.follow(after)
 		delete(after.Annotations, apis.AdoptedAnnotation)
 	}
-	if !equality.Semantic.DeepEqual(after.Annotations, workload.Annotations) || !equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
-		w.Change = &Change{workload, after}
+	w.changeTo(workload, after)
+}
+
+// prioritize writes the priority of the Job into a quota Workload that may change it.
+func (s *Snapshot) prioritize(workload *kueue.Workload) {
+	if !quotaworkload.IsTrue(workload, kueue.WorkloadQuotaReserved) || workloadstatus.MayReplaceClass(workload.Spec.PriorityClassRef, s.Priority.Class) {
+		workload.Spec.Priority, workload.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
+	}
+}
+
+// changeTo changes a quota Workload if it differs, unless another one is changed in this Step.
+func (w *Step) changeTo(before, after *kueue.Workload) {
+	if w.Change == nil && (!equality.Semantic.DeepEqual(after.Annotations, before.Annotations) || !equality.Semantic.DeepEqual(after.Spec, before.Spec)) {
+		w.Change = &Change{before, after}
 	}
 }
 
@@ -166,10 +181,18 @@ func (s *Snapshot) reclaimable(workload *kueue.Workload) []kueue.ReclaimablePod 
 }
 
 // lacksQuota reports whether a quota Workload that holds quota is charged for less than the Job needs: the Job was enlarged while it waited for
-// its AdmissionChecks or its release, or pods that were reported as reclaimable have to run again.
+// its AdmissionChecks or its release, or pods that were reported as reclaimable have to run again. An elastic Job that runs is resized instead.
 func (s *Snapshot) lacksQuota(workload *kueue.Workload) bool {
-	return quotaworkload.HoldsQuota(workload) && needed(admitted(s.Job, workload)) > elastic.Held(workload, string(kueue.DefaultPodSetName))
+	if s.isResizable() || !quotaworkload.HoldsQuota(workload) {
+		return false
+	}
+	job := admitted(s.Job, workload)
+	return needed(job) > elastic.Held(workload, string(kueue.DefaultPodSetName)) ||
+		childjob.IsHeld(job) && childjob.PodsAtOnce(job) > chargedTemplate(workload).Pods
 }
+
+// isResizable reports whether the size of the Job can change now.
+func (s *Snapshot) isResizable() bool { return Elastic(s.Job) && childjob.IsRunning(s.Job) }
 
 // hasMoved reports whether a quota Workload that holds quota is not for the queue or the maximum execution time of a held Job: its user has
 // changed them since the reservation, and neither can change in a quota Workload that holds quota.
@@ -180,6 +203,9 @@ func (s *Snapshot) hasMoved(workload *kueue.Workload) bool {
 
 // reclaim reports the reclaimable pods if they have changed.
 func (w *Step) reclaim(s *Snapshot, workload *kueue.Workload) {
+	if Elastic(s.Job) && quotaworkload.HoldsQuota(workload) {
+		return // see resize: the pods of a Job that was made smaller can still run
+	}
 	pods := s.reclaimable(workload)
 	if !equality.Semantic.DeepEqual(pods, workload.Status.ReclaimablePods) && len(pods)+len(workload.Status.ReclaimablePods) > 0 {
 		w.Reclaim = &Reclaim{workload, pods}

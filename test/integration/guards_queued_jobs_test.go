@@ -113,6 +113,11 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Entry("needs no pods", func(j *batchv1.Job) { minimum(j, "0", "") }, "job-min-parallelism must be a number"),
 		Entry("needs all pods", func(j *batchv1.Job) { minimum(j, "2", "") }, "job-min-parallelism must be a number"),
 		Entry("needs some pods", func(j *batchv1.Job) { minimum(j, "some", "") }, "job-min-parallelism must be a number"),
+		Entry("is elastic by another word", func(j *batchv1.Job) { j.Annotations = map[string]string{apis.ElasticJobAnnotation: "yes"} }, `elastic-job must be "true" or "false"`),
+		Entry("is elastic and may be admitted with fewer pods", func(j *batchv1.Job) {
+			minimum(j, "1", "")
+			j.Annotations[apis.ElasticJobAnnotation] = "true"
+		}, "is not combined with kueue.x-k8s.io/job-min-parallelism"),
 		Entry("has completions that cannot change", func(j *batchv1.Job) { minimum(j, "1", "true") }, "on an Indexed Job"),
 		Entry("can be orphaned", func(j *batchv1.Job) { j.Finalizers = []string{"orphan"} }, "must be deleted with it"),
 	)
@@ -165,6 +170,43 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Entry("remove the record of its flavors", `[{"op":"remove","path":"/metadata/annotations/tranche.dev~1flavor-node-labels"}]`,
 			"metadata.annotations: only Tranche's manager"),
 		Entry("take more time to finish", `[{"op":"add","path":"/spec/activeDeadlineSeconds","value":9999}]`, allowed),
+	)
+
+	DescribeTable("on a released elastic Job of two pods,", func(ctx SpecContext, patch string, parallelism, completions int32, annotations map[string]string, want string) {
+		job := newQueuedJob(namespace, "elastic")
+		job.Annotations = map[string]string{apis.ElasticJobAnnotation: "true"}
+		job.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job, jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":false},
+			{"op":"add","path":"/metadata/annotations/tranche.dev~1parallelism","value":"7"}]`))).To(Succeed())
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			after := job.DeepCopy()
+			expectAnswer(who.Patch(ctx, after, jsonPatch(patch), client.DryRunAll), want)
+			if want == allowed {
+				Expect([]int32{*after.Spec.Parallelism, *after.Spec.Completions}).To(Equal([]int32{parallelism, completions}))
+				delete(after.Annotations, apis.ElasticJobAnnotation)
+				delete(after.Annotations, batchv1.JobTrackingFinalizer)
+				Expect(after.Annotations).To(Equal(annotations))
+			}
+		}
+	},
+		Entry("enlarge it", `[{"op":"replace","path":"/spec/parallelism","value":3},{"op":"replace","path":"/spec/completions","value":3}]`,
+			int32(2), int32(2), map[string]string{apis.SizeAnnotation: "3", apis.CompletionsAnnotation: "3"}, allowed),
+		Entry("let it have more pods than completions", `[{"op":"replace","path":"/spec/parallelism","value":3}]`, int32(3), int32(2), map[string]string{}, allowed),
+		Entry("make it smaller", `[{"op":"replace","path":"/spec/parallelism","value":1}]`, int32(1), int32(2), map[string]string{}, allowed),
+		Entry("change something else", `[{"op":"add","path":"/spec/activeDeadlineSeconds","value":9999}]`,
+			int32(2), int32(2), map[string]string{apis.SizeAnnotation: "7"}, allowed),
+		Entry("withdraw the larger size", `[{"op":"remove","path":"/metadata/annotations/tranche.dev~1parallelism"}]`, int32(2), int32(2), map[string]string{}, allowed),
+		Entry("leave it without pods", `[{"op":"replace","path":"/spec/parallelism","value":0}]`, int32(0), int32(0), nil, "to 1 or more"),
+		Entry("enlarge and suspend it", `[{"op":"replace","path":"/spec/parallelism","value":3},{"op":"replace","path":"/spec/completions","value":3},
+			{"op":"replace","path":"/spec/suspend","value":true}]`, int32(0), int32(0), nil, "spec.parallelism, spec.completions: cannot be changed"),
+		Entry("forge a wish for no pods", `[{"op":"replace","path":"/metadata/annotations/tranche.dev~1parallelism","value":"0"}]`, int32(0), int32(0), nil, "must be a number from 1"),
+		Entry("forge other completions", `[{"op":"add","path":"/metadata/annotations/tranche.dev~1completions","value":"9"}]`, int32(0), int32(0), nil, "must be equal to it"),
+		Entry("let it no longer be elastic", `[{"op":"remove","path":"/metadata/annotations/kueue.x-k8s.io~1elastic-job"}]`, int32(0), int32(0), nil, "can be changed while the Job is suspended"),
+		Entry("let it no longer be elastic, and enlarge it", `[{"op":"remove","path":"/metadata/annotations/kueue.x-k8s.io~1elastic-job"},
+			{"op":"replace","path":"/spec/parallelism","value":3},{"op":"replace","path":"/spec/completions","value":3}]`, int32(0), int32(0), nil, "metadata.annotations"),
+		Entry("let it be admitted with fewer pods", `[{"op":"add","path":"/metadata/annotations/kueue.x-k8s.io~1job-min-parallelism","value":"1"}]`,
+			int32(0), int32(0), nil, "metadata.annotations"),
 	)
 
 	It("keep a Job from becoming one of a JobSet", func(ctx SpecContext) {
