@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -281,6 +282,23 @@ var _ = Describe("The guards of pods of groups", func() {
 		Expect(err).To(MatchError(ContainSubstring("metadata.generateName: a pod of a queue waits as a gang of one")))
 		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName, pod.Labels = "", "web-", nil })
 		Expect(err).NotTo(HaveOccurred(), "a pod without a queue")
+		_, err = create(label(apis.QueueLabel, ""))
+		Expect(err).To(MatchError(ContainSubstring("queue-name must not be empty")))
+		_, err = create(func(pod *corev1.Pod) { pod.Labels = map[string]string{"tranche.dev/queue-name": "main"} })
+		Expect(err).To(MatchError(ContainSubstring("only a JobSet names its queue by tranche.dev/queue-name")))
+	}, SpecTimeout(patience))
+
+	It("let no pod that exists without a queue get one", func(ctx SpecContext) {
+		pod := newPod(namespace, "runs")
+		pod.Labels = map[string]string{"a": "b"}
+		Expect(tenant.Create(ctx, pod)).To(Succeed())
+		for key, want := range map[string]string{
+			apis.QueueLabel: `cannot be queued in "main" any later`, "tranche.dev/queue-name": "only a JobSet names its queue",
+		} {
+			queue := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":"main"}}}`))
+			Expect(tenant.Patch(ctx, pod.DeepCopy(), queue, client.DryRunAll)).To(MatchError(ContainSubstring(want)))
+		}
+		Expect(tenant.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"c"}}}`)), client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(patience))
 
 	It("require a queue of a pod of a group where queues are required, and of no other pod", func(ctx SpecContext) {

@@ -234,10 +234,19 @@ var _ = Describe("The guards of queued Jobs", func() {
 	}, SpecTimeout(patience))
 
 	It("keep Jobs without a queue from making pods that pass for those of queued Jobs", func(ctx SpecContext) {
-		job := newQueuedJob(namespace, "free")
-		job.Labels = map[string]string{"a": "b"}
-		job.Spec.Template.Labels = map[string]string{apis.QueueLabel: "main", "kueue.x-k8s.io/podset": "main"}
-		Expect(tenant.Create(ctx, job, client.DryRunAll)).To(MatchError(ContainSubstring("is only for pods of queued Jobs")))
+		create := func(labels, ofPods map[string]string) error {
+			job := newQueuedJob(namespace, "free")
+			job.Labels, job.Spec.Template.Labels = labels, ofPods
+			return tenant.Create(ctx, job, client.DryRunAll)
+		}
+		const podSet = "kueue.x-k8s.io/podset"
+		own := map[string]string{"a": "b"}
+		Expect(create(own, map[string]string{apis.QueueLabel: "main"})).To(MatchError(ContainSubstring("set it in metadata.labels of the Job")))
+		Expect(create(own, map[string]string{apis.QueueLabel: "main", podSet: "main"})).To(MatchError(ContainSubstring("set it in metadata.labels of the Job")))
+		Expect(create(own, map[string]string{apis.QueueLabel: "main", apis.PodGroupNameLabel: "group"})).To(Succeed())
+		Expect(create(own, map[string]string{apis.QueueLabel: "main", apis.PodGroupNameLabel: "group", podSet: "main"})).
+			To(MatchError(ContainSubstring("is only for pods of queued Jobs")))
+		Expect(create(map[string]string{"tranche.dev/queue-name": "main"}, nil)).To(MatchError(ContainSubstring("only a JobSet names its queue by tranche.dev/queue-name")))
 	}, SpecTimeout(patience))
 
 	It("record that a user suspends a Job that still reports that it is suspended, and let the user resume it", func(ctx SpecContext) {
