@@ -46,6 +46,25 @@ var _ = Describe("A bug reported against Kueue or JobSet:", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
+		It("no queued Job holds quota whose pods find no node", func(ctx SpecContext) {
+			t := newTeam(ctx, "100", "2")
+			job := t.newJob("stuck", 1, "2")
+			job.Spec.Template.Spec.NodeSelector = map[string]string{t.namespace: "nowhere"}
+			Expect(env.Admin.Create(ctx, job)).To(Succeed())
+			Eventually(func(g Gomega) {
+				_, w := t.queued(ctx, g, "stuck")
+				g.Expect(stateOfStage(w)).To(Equal("admitted"))
+			}).WithContext(ctx).Should(Succeed())
+			Expect(env.Admin.Create(ctx, t.newJob("rival", 1, "2"))).To(Succeed())
+			t.expectJob(ctx, "rival", "ready")
+			Eventually(func(g Gomega) {
+				_, w := t.queued(ctx, g, "stuck")
+				g.Expect(w.Status.SchedulingStats.Evictions).To(ContainElement(HaveField("Reason", kueue.WorkloadEvictedByPodsReadyTimeout)))
+				g.Expect(t.podsOfJob(ctx, g, "stuck")).To(BeEmpty())
+			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+			t.expectReserved(ctx, "2")
+		}, SpecTimeout(specTimeout))
+
 		It("no quota leaks of a restarted JobSet that is evicted because it does not recover (kueue #14811)", func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "15")
 			node := t.labelNode(ctx, "a100-7")

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -112,5 +113,36 @@ var _ = Describe("A queued Job, by the rules of its queue,", func() {
 		// The manager looks again after a while; a change of the Job lets it look at once.
 		t.patchJob(ctx, "taken", `{"metadata":{"labels":{"look":"again"}}}`)
 		t.expectJob(ctx, "taken", "ready")
+	}, SpecTimeout(specTimeout))
+
+	It("is one that the CronJob controller creates", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "4")
+		job := t.newJob("", 1, "2")
+		cron := &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "nightly"},
+			Spec: batchv1.CronJobSpec{Schedule: "* * * * *", StartingDeadlineSeconds: new(int64(600)), ConcurrencyPolicy: batchv1.ForbidConcurrent,
+				JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: job.Labels}, Spec: job.Spec},
+			},
+		}
+		Expect(env.Admin.Create(ctx, cron)).To(Succeed())
+		// The CronJob controller makes up for the runs that were missed since then.
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(cron), cron)).To(Succeed())
+			cron.Status.LastScheduleTime = &metav1.Time{Time: time.Now().Add(-2 * time.Minute)}
+			g.Expect(env.Admin.Status().Update(ctx, cron)).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
+		var name string
+		Eventually(func(g Gomega) {
+			var jobs batchv1.JobList
+			g.Expect(env.Admin.List(ctx, &jobs, client.InNamespace(t.namespace))).To(Succeed())
+			g.Expect(jobs.Items).NotTo(BeEmpty())
+			g.Expect(metav1.IsControlledBy(&jobs.Items[0], cron)).To(BeTrue())
+			g.Expect(jobs.Items[0].Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
+			name = jobs.Items[0].Name
+		}).WithContext(ctx).Should(Succeed())
+		t.expectJob(ctx, name, "ready")
+		t.expectReserved(ctx, "2")
+		Expect(env.Admin.Delete(ctx, cron, client.PropagationPolicy("Background"))).To(Succeed())
+		t.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 })
