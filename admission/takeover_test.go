@@ -136,6 +136,7 @@ func TestTakeoverObstacles(t *testing.T) {
 		"AdmissionCheck provisioning":          func(q *kueue.ClusterQueue) { checkedBy("provisioning")(q) },
 		"ResourceFlavor(s) gone do not exist":  func(q *kueue.ClusterQueue) { q.Spec.ResourceGroups[0].Flavors[0].Name = "gone" },
 		"spec.namespaceSelector":               func(q *kueue.ClusterQueue) { q.Spec.NamespaceSelector = brokenSelector() },
+		"has 247 characters, and only 246 fit": func(q *kueue.ClusterQueue) { q.Spec.CohortName = kueue.CohortReference(strings.Repeat("c", 247)) },
 		"parents of Cohorts form a cycle: own": func(q *kueue.ClusterQueue) { q.Spec.CohortName = "own" },
 	} {
 		b := newBesideKueue(t)
@@ -147,6 +148,13 @@ func TestTakeoverObstacles(t *testing.T) {
 		}
 	}
 	b := newBesideKueue(t)
+	for length, isLockable := range map[int]bool{247: true, 248: false} {
+		name := strings.Repeat("q", length)
+		b.queue(name, "x: gpu=4", asking)
+		if tree := b.engine.TakeoverOf(name); (tree.Problem() == "") != isLockable {
+			t.Errorf("with %d characters the problem is %q", length, tree.Problem())
+		}
+	}
 	b.queue("q", "x: gpu=4", asking, func(q *kueue.ClusterQueue) { q.Generation = 2 })
 	if tree := b.engine.TakeoverOf("q"); !slices.Equal(tree.Unconfirmed, []string{"q"}) {
 		t.Errorf("confirmed by a condition of an older generation: %+v", tree)

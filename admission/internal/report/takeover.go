@@ -68,6 +68,7 @@ func (rp *Reporter) TakeoverOf(clusterQueue string) Takeover {
 		if lack := q.Takeover.NotAsked(); lack != "" {
 			obstacles = append(obstacles, lack)
 		}
+		obstacles = append(obstacles, nameProblems(q.Name, t.Cohorts)...)
 		if cycle := model.Cycle(rp.m, q); cycle != "" {
 			obstacles = append(obstacles, "spec.cohortName: the parents of Cohorts form a cycle: "+cycle)
 		}
@@ -79,6 +80,26 @@ func (rp *Reporter) TakeoverOf(clusterQueue string) Takeover {
 		}
 	}
 	return t
+}
+
+// The names of ClusterQueues and Cohorts are in keys of the ConfigMap that locks a tree, after queue. and cohort. of at most 253 characters.
+const (
+	longestQueue  = 253 - len("queue.")
+	longestCohort = 253 - len("cohort.")
+)
+
+// nameProblems returns which names of a cohort tree are too long for the lock.
+func nameProblems(clusterQueue string, cohorts []string) []string {
+	var found []string
+	if len(clusterQueue) > longestQueue {
+		found = append(found, fmt.Sprintf("metadata.name has %d characters, and only %d fit into the lock; use another ClusterQueue", len(clusterQueue), longestQueue))
+	}
+	for _, name := range cohorts {
+		if len(name) > longestCohort {
+			found = append(found, fmt.Sprintf("spec.cohortName: the name of Cohort %s has %d characters, and only %d fit into the lock; use another Cohort", name, len(name), longestCohort))
+		}
+	}
+	return found
 }
 
 // Problem returns what keeps Tranche from admitting in the tree, or nothing.
