@@ -77,12 +77,19 @@ func (l *lock) isInForce(ctx context.Context, clusterQueue string) (bool, error)
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: apis.SystemNamespace, Name: apis.TakeoverConfigMap + "-probe", Labels: map[string]string{apis.TakeoverProbeLabel: "true"},
 	}, Data: map[string]string{"clusterQueue": clusterQueue}}
-	err := l.client.Create(ctx, probe, client.DryRunAll)
-	switch {
-	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-		return strings.Contains(err.Error(), "is locked"), nil
-	case err != nil:
-		return false, fmt.Errorf("probe the policies of a takeover: %w", err)
+	return answerOf(l.client.Create(ctx, probe, client.DryRunAll))
+}
+
+// answerOf returns whether the API server has rejected a probe because of the lock. A probe that is rejected for any other reason has no answer.
+func answerOf(err error) (bool, error) {
+	if (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), "the ClusterQueue is locked") {
+		return true, nil
+	}
+	if apierrors.IsForbidden(err) {
+		return false, fmt.Errorf("probe the policies of a takeover by a dry run: %w; let the manager create ConfigMaps in namespace %s, as config/rbac does, and let no other policy reject this", err, apis.SystemNamespace)
+	}
+	if err != nil {
+		return false, fmt.Errorf("probe the policies of a takeover by a dry run: %w", err)
 	}
 	return false, nil
 }

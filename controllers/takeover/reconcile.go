@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,8 @@ type reconciler struct {
 	users map[string]string
 	// told is the last Event about each ClusterQueue.
 	told map[string]string
+	// waits are those of locked trees for their lock to be in force, by their first ClusterQueue.
+	waits map[string]wait
 	// settled renders the trees for which there was nothing to do at the time settledAt.
 	settled   string
 	settledAt time.Time
@@ -74,6 +77,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	for _, name := range step.lost {
 		r.config.Runner.Observe(admission.QueueReturned{ClusterQueue: name})
 	}
+	// The lock goes last: a manager that starts after a crash finds it, and goes on here.
+	if err := r.endWaiting(ctx, step.released); err != nil {
+		return ctrl.Result{}, err
+	}
 	err = r.lock.write(ctx, held, step.data)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: soon}, nil
@@ -81,15 +88,11 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for i := range step.take {
-		if err := r.take(ctx, &step.take[i]); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	if err := r.endWaiting(ctx, step.released); err != nil {
+	err = r.take(ctx, step.take)
+	r.tell(trees, step.released)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.tell(trees, step.released)
 	if step.isMoving {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
@@ -178,20 +181,25 @@ const (
 	stateEnding = "Ending"
 )
 
-// take lets the engine admit in a tree that is locked. It does nothing if the lock is not in force yet, or a ClusterQueue is no longer held.
-func (r *reconciler) take(ctx context.Context, tree *admission.Takeover) error {
-	for _, name := range tree.ClusterQueues {
-		if inForce, err := r.lock.isInForce(ctx, name); err != nil || !inForce {
-			return err
+// take lets the engine admit in trees that are locked, if the lock is in force and their ClusterQueues are still held.
+func (r *reconciler) take(ctx context.Context, trees []admission.Takeover) error {
+	var ready []admission.Takeover
+	var problems []error
+	waits := map[string]wait{}
+	for i := range trees {
+		tree := &trees[i]
+		isReady, err := r.isReady(ctx, tree)
+		if isReady {
+			ready = append(ready, *tree)
+			continue
 		}
-		// The API server lets no user end the hold from here on: this read finds whether a user has ended it before.
-		var queue kueue.ClusterQueue
-		if err := r.config.Live.Get(ctx, client.ObjectKey{Name: name}, &queue); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		if queue.Spec.StopPolicy == nil || *queue.Spec.StopPolicy != kueue.Hold {
-			return nil
-		}
+		problems = append(problems, err)
+		first := tree.ClusterQueues[0]
+		waits[first] = r.waits[first].still(time.Now(), err)
+	}
+	r.waits = waits
+	if len(ready) == 0 {
+		return errors.Join(problems...)
 	}
 	// What Kueue has admitted before the lock was in force is in this list; what it writes later is rejected.
 	var workloads kueue.WorkloadList
@@ -201,9 +209,29 @@ func (r *reconciler) take(ctx context.Context, tree *admission.Takeover) error {
 	for i := range workloads.Items {
 		r.config.Runner.Observe(admission.WorkloadObserved{Workload: &workloads.Items[i]})
 	}
-	r.config.Runner.Observe(admission.QueuesTaken{ClusterQueues: tree.ClusterQueues})
+	for i := range ready {
+		r.config.Runner.Observe(admission.QueuesTaken{ClusterQueues: ready[i].ClusterQueues})
+	}
 	// The next step records that Tranche admits.
-	return nil
+	return errors.Join(problems...)
+}
+
+// isReady reports whether the lock of a tree is in force, and its ClusterQueues are held.
+func (r *reconciler) isReady(ctx context.Context, tree *admission.Takeover) (bool, error) {
+	for _, name := range tree.ClusterQueues {
+		if inForce, err := r.lock.isInForce(ctx, name); err != nil || !inForce {
+			return false, err
+		}
+		// The API server lets no user end the hold from here on: this read finds whether a user has ended it before.
+		var queue kueue.ClusterQueue
+		if err := r.config.Live.Get(ctx, client.ObjectKey{Name: name}, &queue); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		if queue.Spec.StopPolicy == nil || *queue.Spec.StopPolicy != kueue.Hold {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // endWaiting removes from quota Workloads in ClusterQueues that were handed back why they waited for Tranche.
@@ -241,18 +269,21 @@ func (r *reconciler) tell(trees []admission.Takeover, released []string) {
 	say := func(name, text string, event events.Event) {
 		told[name] = text
 		if r.told[name] != text {
-			event.Emit(r.config.Recorder, &kueue.ClusterQueue{
-				TypeMeta: metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "ClusterQueue"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-			})
+			event.Emit(r.config.Recorder, clusterQueue(name))
 		}
 	}
 	for _, name := range released {
-		say(name, "", events.HandedBack())
+		// A manager that has started since the takeover has told nothing about it yet.
+		events.HandedBack().Emit(r.config.Recorder, clusterQueue(name))
 	}
 	for i := range trees {
 		tree := &trees[i]
+		problem := tree.Problem()
+		if problem == "" && !tree.IsLed() {
+			problem = r.waits[tree.ClusterQueues[0]].problem(time.Now())
+		}
 		for _, name := range tree.ClusterQueues {
-			switch problem := tree.Problem(); {
+			switch {
 			case problem != "":
 				say(name, problem, events.TakeoverBlocked(problem))
 			case tree.IsLed():
@@ -260,6 +291,12 @@ func (r *reconciler) tell(trees []admission.Takeover, released []string) {
 			}
 		}
 	}
-	maps.DeleteFunc(told, func(_, text string) bool { return text == "" })
 	r.told = told
+}
+
+// clusterQueue returns a reference for Events.
+func clusterQueue(name string) *kueue.ClusterQueue {
+	return &kueue.ClusterQueue{
+		TypeMeta: metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "ClusterQueue"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+	}
 }
