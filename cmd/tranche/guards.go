@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,6 +47,13 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	if err := checkKueueManager(&guards, config.Mode); err != nil {
 		return nil, err
 	}
+	lock := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.TakeoverConfigMap}}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(&lock), &lock); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", apis.TakeoverConfigMap, err)
+	}
+	if err := checkTakeovers(&lock, config.Mode); err != nil {
+		return nil, err
+	}
 	// The pods name gangs because of the policies, and the manager creates the objects that they name.
 	if err := checkGangs(&guards, &config.Gang); err != nil {
 		return nil, err
@@ -70,6 +80,23 @@ func checkKueueManager(guards *corev1.ConfigMap, mode configapi.Mode) error {
 		return fmt.Errorf("mode is %s in the configuration, but data.kueueManager of ConfigMap %s is %q: install config/default, or set mode to Beside", mode, key, named)
 	}
 	return nil
+}
+
+// checkTakeovers checks that no cohort tree is taken over from Kueue outside the mode Beside: policies that may still be installed keep everyone from
+// admitting in all other trees, and nothing removes the lock.
+func checkTakeovers(lock *corev1.ConfigMap, mode configapi.Mode) error {
+	var taken []string
+	for key := range lock.Data {
+		if name, isQueue := strings.CutPrefix(key, "queue."); isQueue {
+			taken = append(taken, name)
+		}
+	}
+	if mode == configapi.ModeBeside || len(taken) == 0 {
+		return nil
+	}
+	slices.Sort(taken)
+	return fmt.Errorf("mode is %s in the configuration, but ConfigMap %s has cohort trees that were taken over from Kueue: set mode to Beside with config/beside, and run tranche hand-back %s; "+
+		"or, if Kueue's manager is gone for good, delete this ConfigMap", mode, client.ObjectKeyFromObject(lock), strings.Join(taken, " "))
 }
 
 // waitingContainer returns the init container that the policies add to the pods of groups, with the fields that affect its charge, or nil.

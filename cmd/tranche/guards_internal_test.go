@@ -30,6 +30,20 @@ func TestKueueManager(t *testing.T) {
 	}
 }
 
+// A lock that is left over from the mode Beside would keep the manager from admitting anything.
+func TestTakeovers(t *testing.T) {
+	lock := &corev1.ConfigMap{Data: map[string]string{"manager": "m", "queue.b": "Tranche", "queue.a": "Tranche", "cohort.c": "Locked"}}
+	if err := checkTakeovers(lock, configapi.ModeInstead); err == nil || !strings.Contains(err.Error(), "tranche hand-back a b;") {
+		t.Errorf("taken over: %v", err)
+	}
+	if err := checkTakeovers(lock, configapi.ModeBeside); err != nil {
+		t.Errorf("beside: %v", err)
+	}
+	if err := checkTakeovers(&corev1.ConfigMap{Data: map[string]string{"manager": "m"}}, configapi.ModeInstead); err != nil {
+		t.Errorf("handed back: %v", err)
+	}
+}
+
 func TestWaitingContainer(t *testing.T) {
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
 	cases := map[string]struct {
