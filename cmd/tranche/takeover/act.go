@@ -71,9 +71,11 @@ func actTakeover(ctx context.Context, out io.Writer, s *state) error {
 }
 
 func actHandBack(ctx context.Context, out io.Writer, s *state) error {
-	for _, name := range s.names {
+	names := s.toHandBack()
+	for _, name := range names {
+		// The other annotation stays until the end, so that the command can be repeated.
 		c := &change{}
-		c.Metadata.Annotations = map[string]*string{apis.EngineAnnotation: nil}
+		c.Metadata.Annotations = map[string]*string{apis.EngineAnnotation: new(apis.EngineKueue)}
 		if err := s.patch(ctx, name, c); err != nil {
 			return err
 		}
@@ -81,28 +83,47 @@ func actHandBack(ctx context.Context, out io.Writer, s *state) error {
 	if err := s.await(ctx, func(state string) bool { return state == "" }); err != nil {
 		return fmt.Errorf("%w: does Tranche's manager run? The ClusterQueues stay held: run the command again", err)
 	}
-	for _, name := range s.names {
-		c := &change{}
-		c.Metadata.Annotations = map[string]*string{apis.StopPolicyAnnotation: nil}
-		c.Spec.StopPolicy = kueue.None
-		if isHeldForTranche(s.queues[name]) {
-			c.Spec.StopPolicy = kueue.Hold
-		}
-		var last error
-		// The API server may observe the end of the lock later.
-		err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-			last = s.patch(ctx, name, c)
-			if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
-				return false, nil
-			}
-			return true, last
-		})
-		if err != nil {
-			return errors.Join(last, err)
+	for _, name := range names {
+		if err := s.endHold(ctx, name); err != nil {
+			return err
 		}
 	}
 	_, err := fmt.Fprintln(out, "Kueue admits.")
 	return err
+}
+
+// endHold ends the hold of a ClusterQueue for Kueue in one write, or makes it the administrator's own.
+func (s *state) endHold(ctx context.Context, name string) error {
+	c := &change{}
+	c.Metadata.Annotations = map[string]*string{apis.EngineAnnotation: nil, apis.StopPolicyAnnotation: nil}
+	c.Spec.StopPolicy = kueue.None
+	if isHeldForTranche(s.queues[name]) {
+		c.Spec.StopPolicy = kueue.Hold
+	}
+	var last error
+	// The API server may observe the end of the lock later.
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		last = s.patch(ctx, name, c)
+		if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if err != nil {
+		return errors.Join(last, err)
+	}
+	return nil
+}
+
+// toHandBack returns the ClusterQueues that are not Kueue's alone: they have the annotation of an engine, or are locked.
+func (s *state) toHandBack() []string {
+	var names []string
+	for _, name := range s.names {
+		if s.queues[name].Annotations[apis.EngineAnnotation] != "" || s.locks[name] != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // isHeldForTranche reports whether an administrator holds a ClusterQueue for Tranche.

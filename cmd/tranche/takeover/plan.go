@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 )
 
 // planTakeover prints what a takeover changes, or what stands in its way.
@@ -57,9 +58,18 @@ func planHandBack(out io.Writer, s *state) error {
 	if err := s.checkMissing("hand-back"); err != nil {
 		return err
 	}
+	names := s.toHandBack()
+	if len(names) == 0 {
+		return exitcode.AsBadInput(fmt.Errorf("nothing to hand back: Kueue admits in ClusterQueue(s) %s already: no annotation %s, and no lock; to end a hold, set spec.stopPolicy to None",
+			strings.Join(s.names, ", "), apis.EngineAnnotation))
+	}
 	var text strings.Builder
 	text.WriteString("Kueue will admit instead of Tranche in:\n")
 	for _, name := range s.names {
+		if !slices.Contains(names, name) {
+			fmt.Fprintf(&text, "- ClusterQueue %s: is Kueue's already, and stays as it is\n", name)
+			continue
+		}
 		fmt.Fprintf(&text, "- ClusterQueue %s: no annotation %s", name, apis.EngineAnnotation)
 		if isHeldForTranche(s.queues[name]) {
 			text.WriteString(", spec.stopPolicy: Hold, because it is held for Tranche\n")

@@ -54,6 +54,24 @@ func TestPlanHandBack(t *testing.T) {
 	}
 }
 
+// A hold on a ClusterQueue that is Kueue's is the administrator's own.
+func TestHandBackLeavesOthers(t *testing.T) {
+	own := stateOf(func(s *state) { s.queues["research"].Spec.StopPolicy = new(kueue.Hold) })
+	if err := planHandBack(io.Discard, own); err == nil || !strings.Contains(err.Error(), "to end a hold, set spec.stopPolicy to None") {
+		t.Errorf("a ClusterQueue that was not taken: %v", err)
+	}
+	own.names = append(own.names, "serving")
+	own.queues["serving"] = &kueue.ClusterQueue{}
+	own.locks = map[string]string{"serving": "Ending"}
+	var out strings.Builder
+	if err := planHandBack(&out, own); err != nil || !strings.Contains(out.String(), "ClusterQueue research: is Kueue's already, and stays as it is") {
+		t.Errorf("the plan is %q, %v", out.String(), err)
+	}
+	if got := own.toHandBack(); len(got) != 1 || got[0] != "serving" {
+		t.Errorf("hands back %v", got)
+	}
+}
+
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false} {
 		if err := confirm(strings.NewReader(answer), io.Discard); (err == nil) != want {
