@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -184,5 +185,59 @@ func (w *world) admitGrowths() {
 		if growth.DeletionTimestamp == nil && !quotaworkload.HoldsQuota(growth) {
 			w.growths[k] = workloadstatus.Merge(growth, new(workloadstatus.Admitted(growth, admission(growth), start)))
 		}
+	}
+}
+
+// grown returns an elastic Job of two pods that runs, and wants four, with its quota Workload and an admitted growth.
+func grown() *queuedjob.Snapshot {
+	job, workload := running()
+	job.Annotations = map[string]string{apis.ElasticJobAnnotation: "true", apis.SizeAnnotation: "4"}
+	job.Spec.Completions = new(int32(8))
+	growth := queuedjob.Next(snapshot(job, workload)).Create
+	growth.UID, growth.CreationTimestamp = "g1", metav1.NewTime(start)
+	growth = workloadstatus.Merge(growth, new(workloadstatus.Admitted(growth, admission(growth), start)))
+	s := snapshot(job, workload)
+	s.Owned.Workloads = append(s.Owned.Workloads, growth)
+	s.Charged[growth.UID] = true
+	return s
+}
+
+func TestGrowWhenLostPodsHaveTerminated(t *testing.T) {
+	s := grown()
+	if got := s.Owned.Workloads[1].Spec.PodSets[0].Count; got != 2 {
+		t.Fatalf("the growth asks for %d pods, want 2", got)
+	}
+	s.Job.Status.Terminating = new(int32(1))
+	if step := queuedjob.Next(s); step.Resize != nil || step.RequeueAfter == 0 {
+		t.Errorf("the Job grows while a pod that it has lost terminates: %+v", step)
+	}
+	s.Job.Status.Terminating = nil
+	step := queuedjob.Next(s)
+	if step.Resize == nil || *step.Resize.After.Spec.Parallelism != 4 || step.Resize.After.Annotations[apis.SizeAnnotation] != "" {
+		t.Errorf("the Job does not grow to 4 pods: %+v", step.Resize)
+	}
+}
+
+func TestGrowthsEndBeforeTheJobReleasesQuota(t *testing.T) {
+	s := grown()
+	s.Owned.Workloads[0] = evicted(s.Owned.Workloads[0])
+	if step := queuedjob.Next(s); step.Hold == nil || len(step.DeleteWorkloads) > 0 {
+		t.Errorf("an evicted Job that runs: %+v", step)
+	}
+	held, _ := stopped()
+	s.Job.Spec.Suspend, s.Job.Status = held.Spec.Suspend, held.Status
+	s.Job = queuedjob.Restored(s.Job)
+	s.Job.Status.StartTime = nil
+	s.Owned.Pods = []*corev1.Pod{{}}
+	if step := queuedjob.Next(s); len(step.DeleteWorkloads) > 0 || step.ReleaseQuota != nil {
+		t.Errorf("a pod still uses the quota: %+v", step)
+	}
+	s.Owned.Pods = nil
+	if step := queuedjob.Next(s); len(step.DeleteWorkloads) != 1 || step.DeleteWorkloads[0].UID != "g1" || step.ReleaseQuota != nil {
+		t.Errorf("the growth does not end first: %+v", step)
+	}
+	s.Owned.Workloads = s.Owned.Workloads[:1]
+	if step := queuedjob.Next(s); step.ReleaseQuota == nil {
+		t.Errorf("the Job keeps its quota: %+v", step)
 	}
 }
