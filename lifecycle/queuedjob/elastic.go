@@ -63,6 +63,8 @@ func (w *Step) dropGrowths(s *Snapshot) bool {
 		case slices.Contains(w.DeleteWorkloads, growth):
 		case !quotaworkload.HoldsQuota(growth) || !childjob.HasPods(s.Job) && !isUnnoticed(s.Job) && len(s.Owned.Pods) == 0:
 			w.DeleteWorkloads = append(w.DeleteWorkloads, growth)
+		case childjob.IsHeld(s.Job) && isUnnoticed(s.Job):
+			w.ClearSuspended = s.Job
 		default:
 			w.requeueWithin(podsEvery)
 		}

@@ -120,7 +120,8 @@ var _ = Describe("A queued Job, by the rules of its queue,", func() {
 		job := t.newJob("", 1, "2")
 		cron := &batchv1.CronJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "nightly"},
-			Spec: batchv1.CronJobSpec{Schedule: "* * * * *", StartingDeadlineSeconds: new(int64(600)), ConcurrencyPolicy: batchv1.ForbidConcurrent,
+			Spec: batchv1.CronJobSpec{
+				Schedule: "* * * * *", StartingDeadlineSeconds: new(int64(600)), ConcurrencyPolicy: batchv1.ForbidConcurrent,
 				JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: job.Labels}, Spec: job.Spec},
 			},
 		}
