@@ -17,11 +17,13 @@ func JobSetAdopted(queue string) Event {
 	return normal("Adopted", "Admit", "Charged the JobSet, which ran before Tranche was installed, to ClusterQueue %q; it runs on", queue)
 }
 
-// AdoptedStopped reports that a JobSet which ran before Tranche was installed was suspended.
-func AdoptedStopped(why string, requeues bool) Event {
-	if requeues {
-		return normal("Stopped", "Hold", "Suspended the JobSet, which is queued again when its pods have terminated: %s", why)
-	}
+// AdoptedRequeued reports that a JobSet which ran before Tranche was installed was suspended to be queued again.
+func AdoptedRequeued(why string) Event {
+	return normal("Stopped", "Hold", "Suspended the JobSet, which is queued again when its pods have terminated: %s", why)
+}
+
+// AdoptedStopped reports that a JobSet which ran before Tranche was installed was suspended until its user resumes it.
+func AdoptedStopped(why string) Event {
 	return normal("Stopped", "Hold", "Suspended the JobSet: %s; to queue it again, set spec.suspend to false", why)
 }
 

@@ -80,7 +80,11 @@ func (r *Reconciler) stop(ctx context.Context, s *jobsetstate.Snapshot, w *stage
 	if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(s.JobSet)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("suspend JobSet %s: %w", s.Key, err)
 	}
-	events.AdoptedStopped(w.Stop.Why, w.Stop.Requeues).Emit(r.config.Recorder, s.JobSet)
+	stopped := events.AdoptedStopped(w.Stop.Why)
+	if w.Stop.Requeues {
+		stopped = events.AdoptedRequeued(w.Stop.Why)
+	}
+	stopped.Emit(r.config.Recorder, s.JobSet)
 	return nil
 }
 
@@ -115,10 +119,12 @@ func (r *Reconciler) markTemplates(ctx context.Context, s *jobsetstate.Snapshot,
 func dropForeign(ctx context.Context, r *Reconciler, s *jobsetstate.Snapshot, name string) error {
 	var existing kueue.Workload
 	err := r.reader.Get(ctx, types.NamespacedName{Namespace: s.Key.Namespace, Name: name}, &existing)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("read quota Workload %s of JobSet %s: %w", name, s.Key, err)
 	}
-	if err != nil || !metav1.IsControlledBy(&existing, s.JobSet) || existing.Labels[apis.JobSetLabel] != "" {
+	if !metav1.IsControlledBy(&existing, s.JobSet) || existing.Labels[apis.JobSetLabel] != "" {
 		return nil
 	}
 	return r.writer.DeleteAll(ctx, []*kueue.Workload{&existing})

@@ -18,7 +18,7 @@ func newPod(words string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: strings.ReplaceAll(words, " ", "-"), Labels: map[string]string{apis.KueueManagedKey: "true"}, Finalizers: []string{apis.KueueManagedKey},
 	}}
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		switch word {
 		case "gated":
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
@@ -39,7 +39,7 @@ func newPod(words string) *corev1.Pod {
 
 func newWorkload(words string) *kueue.Workload {
 	w := &kueue.Workload{}
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		switch word {
 		case "admitted":
 			w.Status.Admission = &kueue.Admission{}
