@@ -29,7 +29,7 @@ kueue: ## Build Kueue's manager and command line, which test/kueue runs beside T
 	@cd test/cluster && go run ./build -kueue
 
 .PHONY: demo
-demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running, KUEUE=1 shows them beside Kueue.
+demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running, KUEUE=1 shows them beside Kueue, and a takeover.
 	@cd test/cluster && go run ./build -with ../.. -version '$(VERSION)' > /dev/null
 	@$(if $(KUEUE),cd test/cluster && go run ./build -kueue > /dev/null)
 	@bin/demo $(if $(KEEP),--keep) $(if $(KUEUE),--kueue)

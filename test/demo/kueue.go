@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,6 +28,8 @@ const (
 	sweepPods  = 2
 	sweepGPUs  = 4
 	stageCheck = "stage-safety"
+	// takenAfter is the part of the JobSets and Jobs, one in so many, that finish before Tranche takes the cohort over.
+	takenAfter = 4
 )
 
 // setUpBeside starts a control plane with Kueue's manager, and installs Tranche beside it.
@@ -41,7 +47,7 @@ func setUpBeside(ctx context.Context) (*testenv.World, error) {
 	return w, nil
 }
 
-// playBeside runs the manager beside Kueue with JobSets and Jobs, and reports.
+// playBeside runs the manager beside Kueue with JobSets and Jobs, takes their cohort over and hands it back, and reports.
 func playBeside(ctx context.Context, w *testenv.World) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -68,7 +74,17 @@ func playBeside(ctx context.Context, w *testenv.World) error {
 		return err
 	}
 	say("%s in one cohort; and %d Jobs with %d GPUs each, which Kueue manages by itself.\n", script, jobs, sweepPods*sweepGPUs)
-	if err := show(ctx, observer, len(script.jobSets)+jobs); err != nil {
+	all, display := len(script.jobSets)+jobs, newDisplay(observer)
+	if err := display.until(ctx, all/takenAfter); err != nil {
+		return err
+	}
+	if err := script.change(ctx, w, "takeover"); err != nil {
+		return err
+	}
+	if err := display.until(ctx, all); err != nil {
+		return err
+	}
+	if err := script.change(ctx, w, "hand-back"); err != nil {
 		return err
 	}
 	whole, err := script.heldWhole(observer)
@@ -76,6 +92,19 @@ func playBeside(ctx context.Context, w *testenv.World) error {
 		return err
 	}
 	summarizeBeside(observer.totals(), whole, jobs)
+	return nil
+}
+
+// change runs a command of tranche about the ClusterQueues of all teams, as an administrator would.
+func (s *script) change(ctx context.Context, w *testenv.World, verb string) error {
+	args := append([]string{verb}, s.teams...)
+	say("\n$ tranche %s", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, "bin", "tranche"), append(args, "--yes", "--kubeconfig", w.AdminKubeconfig)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("tranche %s: %w", verb, err)
+	}
+	say("")
 	return nil
 }
 
@@ -156,5 +185,5 @@ func summarizeBeside(staged, whole figures, jobs int) {
 	say("\n%-28s %18s %18s", "JobSets", "GPU-seconds held", "of these idle")
 	say("%-28s %18.0f %18.0f", "by stage (measured)", staged.held, staged.idle)
 	say("%-28s %18.0f %18.0f", "whole JobSets (computed)", whole.held, whole.idle)
-	say("Kueue admitted all stages, and %d Jobs of its own in the same cohort, in %s.\n", jobs, seconds(staged.makespan))
+	say("First Kueue admitted the stages, and %d Jobs of its own in the same cohort, then Tranche did: all in %s.\n", jobs, seconds(staged.makespan))
 }

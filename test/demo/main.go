@@ -1,6 +1,6 @@
 // Package main is `make demo`: it brings a real control plane up with fake GPU nodes, installs Tranche from the manifests in config,
 // submits the sample JobSets of two teams, more than fit at once, and shows their stages. With -kueue the manager of Kueue admits the stages, and
-// Jobs of its own in the same cohort.
+// Jobs of its own in the same cohort, until Tranche takes the cohort over.
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 
 func main() {
 	keep := flag.Bool("keep", false, "keep the cluster running after the demo, until interrupted")
-	beside := flag.Bool("kueue", false, "run beside the manager of Kueue, which admits stages and Jobs of its own")
+	beside := flag.Bool("kueue", false, "run beside the manager of Kueue, which admits stages and Jobs of its own, until Tranche takes their cohort over")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

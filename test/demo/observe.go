@@ -247,6 +247,9 @@ func stateOf(w *kueue.Workload) (state, why string) {
 		return "Running", ""
 	}
 	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if waiting := apimeta.FindStatusCondition(w.Status.Conditions, apis.WaitingCondition); waiting != nil && waiting.Status == metav1.ConditionTrue {
+		return "Waiting", waiting.Message // of a cohort that was taken over: Kueue says there that the queue is inactive
+	}
 	switch {
 	case c != nil && c.Status == metav1.ConditionTrue:
 		return "Starting", ""

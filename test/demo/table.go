@@ -16,19 +16,33 @@ const (
 
 // show follows the JobSets until all of them have finished: as a table on a terminal, as lines of changes where output is piped.
 func show(ctx context.Context, o *observer, jobSets int) error {
+	return newDisplay(o).until(ctx, jobSets)
+}
+
+// A display prints what an observer sees, with the time since the display was made.
+type display struct {
+	observer *observer
+	began    time.Time
+	screen   func([]row, time.Duration)
+}
+
+func newDisplay(o *observer) *display {
+	return &display{observer: o, began: time.Now(), screen: newScreen()}
+}
+
+// until prints until so many rows have finished.
+func (d *display) until(ctx context.Context, want int) error {
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
-	began := time.Now()
-	screen := newScreen()
 	for {
-		rows := o.rows()
-		screen(rows, time.Since(began))
-		if finished(rows) == jobSets {
+		rows := d.observer.rows()
+		d.screen(rows, time.Since(d.began))
+		if finished(rows) >= want {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d JobSets have finished: %w", finished(rows), jobSets, ctx.Err())
+			return fmt.Errorf("%d of %d JobSets and Jobs have finished: %w", finished(rows), want, ctx.Err())
 		case <-ticker.C:
 		}
 	}
