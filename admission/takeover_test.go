@@ -91,29 +91,53 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestTakeoverAnswersSafetyOnly gives a ClusterQueue that was taken over an AdmissionCheck that others answer: it is not Ready by the admission.
+// TestTakeoverAnswersSafetyOnly admits with the AdmissionCheck for stage safety Ready: no other controller answers it.
 func TestTakeoverAnswersSafetyOnly(t *testing.T) {
 	b := newBesideKueue(t)
 	b.observeCheck()
 	b.queue("a", "x: gpu=1", asking, judged)
 	b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a"}})
 	b.lone("a", "w", "gpu=1")
-	b.changeQueue("a", func(q *kueue.ClusterQueue) {
-		q.Spec.AdmissionChecksStrategy.AdmissionChecks = append(q.Spec.AdmissionChecksStrategy.AdmissionChecks, kueue.AdmissionCheckStrategyRule{Name: "budget"})
-	})
-	b.engine.Apply(admission.CheckObserved{AdmissionCheck: &kueue.AdmissionCheck{
-		ObjectMeta: metav1.ObjectMeta{Name: "budget", UID: "budget", ResourceVersion: "1"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"},
-		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-	}})
 	for _, d := range b.engine.Decide(b.now()) {
 		if admit, ok := d.(admission.Admit); ok {
-			if len(admit.Passed) != 1 || admit.Passed[0] != safetyCheck || len(admit.Checks) != 1 || admit.Checks[0] != "budget" {
+			if len(admit.Passed) != 1 || admit.Passed[0] != safetyCheck || len(admit.Checks) != 0 {
 				t.Errorf("passed %v, waits for %v", admit.Passed, admit.Checks)
 			}
 			return
 		}
 	}
 	t.Error("nothing was admitted")
+}
+
+// TestTakeoverOfOneInactive lets one ClusterQueue of a tree that is taken get what Tranche does not support: the others go on, until it is handed back.
+func TestTakeoverOfOneInactive(t *testing.T) {
+	for name, change := range map[string]func(*kueue.ClusterQueue){
+		"it is being deleted":                 func(q *kueue.ClusterQueue) { q.DeletionTimestamp = new(metav1.Now()) },
+		"AdmissionCheck provisioning":         func(q *kueue.ClusterQueue) { checkedBy("provisioning")(q) },
+		"ResourceFlavor(s) gone do not exist": func(q *kueue.ClusterQueue) { q.Spec.ResourceGroups[0].Flavors[0].Name = "gone" },
+		`tranche.dev/stop-policy is "Stop"`:   func(q *kueue.ClusterQueue) { q.Annotations[apis.StopPolicyAnnotation] = "Stop" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBesideKueue(t)
+			b.queue("a", "x: gpu=4", inCohort("tree"), asking)
+			b.queue("b", "x: gpu=4", inCohort("tree"), asking)
+			b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a", "b"}})
+			b.changeQueue("a", change)
+			b.lone("a", "waits", "gpu=1")
+			b.lone("b", "runs", "gpu=1")
+			if got, want := b.admitted(), []string{"runs"}; !slices.Equal(got, want) {
+				t.Errorf("admitted %v, want %v", got, want)
+			}
+			tree := b.engine.Takeovers()[0]
+			if tree.Problem() != "" || !tree.IsLed() || len(tree.Inactive["a"]) != 1 || !strings.Contains(tree.Inactive["a"][0], name) || len(tree.Inactive["b"]) > 0 {
+				t.Errorf("%+v", tree)
+			}
+			b.changeQueue("b", func(q *kueue.ClusterQueue) { q.Annotations = nil })
+			if tree := b.engine.Takeovers()[0]; tree.Problem() == "" {
+				t.Errorf("one ClusterQueue was handed back: %+v", tree)
+			}
+		})
+	}
 }
 
 func assignedOf(queue, gpus string) *kueue.Admission {

@@ -254,6 +254,11 @@ func GroupTimedOut(started, pods int) Event {
 // GroupNotKept reports why a group cannot start together.
 func GroupNotKept(message string) Event { return warning("GroupNotKept", "Queue", "%s", message) }
 
+// TakenOverInactive reports why one ClusterQueue of a cohort tree in which Tranche admits takes no new reservations.
+func TakenOverInactive(why string) Event {
+	return warning("TakenOverInactive", "TakeOver", "Tranche admits nothing new in this ClusterQueue, and goes on in the others of its cohort tree: %s", why)
+}
+
 // TakeoverBlocked reports what keeps Tranche from admitting in a ClusterQueue that asks for it beside Kueue.
 func TakeoverBlocked(problem string) Event {
 	return warning("TakeoverBlocked", "TakeOver", "Tranche does not admit in this cohort tree. %s", problem)

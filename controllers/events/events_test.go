@@ -96,6 +96,7 @@ func all() []struct {
 		{"pod", events.PodEvicted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml`)},
 		{"pod", events.BarePodEvicted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml`)},
 		{"ResourceFlavor", events.FlavorInUse([]string{"research", "serving"})},
+		{"ClusterQueue", events.TakenOverInactive("it is being deleted")},
 		{"ClusterQueue", events.TakeoverBlocked("ClusterQueue research: spec.stopPolicy is None, so that Kueue admits in it; set it to Hold")},
 		{"ClusterQueue", events.TakenOver(2)},
 		{"ClusterQueue", events.HandedBack()},

@@ -286,6 +286,9 @@ func (r *reconciler) tell(trees []admission.Takeover, released []string) {
 			switch {
 			case problem != "":
 				say(name, problem, events.TakeoverBlocked(problem))
+			case len(tree.Inactive[name]) > 0:
+				why := strings.Join(tree.Inactive[name], "; ")
+				say(name, why, events.TakenOverInactive(why))
 			case tree.IsLed():
 				say(name, stateLed, events.TakenOver(len(tree.ClusterQueues)))
 			}

@@ -93,6 +93,9 @@ func (m *Model) Activity(q *ClusterQueue) queuespec.Activity {
 	if q.isLedBy(queuespec.Kueue) {
 		return q.ActivityInKueue(m.Checks, Cycle(m, q))
 	}
+	if q.IsTaken {
+		return q.ActivityInstead(m.Checks, Cycle(m, q))
+	}
 	return q.Activity(m.Checks, Cycle(m, q))
 }
 

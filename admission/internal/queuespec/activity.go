@@ -80,6 +80,18 @@ func (q *Spec) ActivityInKueue(checks map[string]*version.Observed[AdmissionChec
 	return led.Activity(checks, cycle)
 }
 
+// ActivityInstead reports whether the ClusterQueue takes new reservations after it was taken over. Kueue's manager takes quota back there from what waits for
+// an AdmissionCheck.
+func (q *Spec) ActivityInstead(checks map[string]*version.Observed[AdmissionCheck], cycle string) Activity {
+	foreign := q.ForeignChecks(checks)
+	if a := q.Activity(checks, cycle); a.Status != metav1.ConditionTrue || len(foreign) == 0 {
+		return a
+	}
+	return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonUnknown, fmt.Sprintf(
+		"Can't admit new workloads: a ClusterQueue that was taken over supports no AdmissionChecks of other controllers: remove %s from spec.admissionChecksStrategy.",
+		strings.Join(foreign, ", "))}
+}
+
 // addChecks adds what is wrong with the AdmissionChecks of a ClusterQueue.
 func (q *Spec) addChecks(why *inactivity, checks map[string]*version.Observed[AdmissionCheck]) {
 	var missing, inactive, multiKueue, perFlavor, provisioning []string

@@ -59,10 +59,8 @@ func (q *Spec) Obstacles(checks map[string]*version.Observed[AdmissionCheck]) []
 	if q.terminating {
 		add("it is being deleted")
 	}
-	for _, rule := range q.Checks {
-		if check := checks[string(rule.Name)]; check == nil || check.Fact.Controller != apis.StageSafetyController {
-			add("spec.admissionChecksStrategy: AdmissionCheck %s: Kueue takes quota back from what waits for a check in a stopped ClusterQueue; remove the check", rule.Name)
-		}
+	for _, name := range q.ForeignChecks(checks) {
+		add("spec.admissionChecksStrategy: AdmissionCheck %s: Kueue takes quota back from what waits for a check in a stopped ClusterQueue; remove the check", name)
 	}
 	if len(q.Topological) > 0 {
 		add("spec.resourceGroups: Tranche does not place pods by topology; remove spec.topologyName from ResourceFlavor(s) %s, or use others", strings.Join(q.Topological, ", "))
@@ -82,6 +80,17 @@ func (q *Spec) Obstacles(checks map[string]*version.Observed[AdmissionCheck]) []
 		add("metadata.annotations: %s is %q, must be None or Hold", apis.StopPolicyAnnotation, q.Takeover.Policy)
 	}
 	return found
+}
+
+// ForeignChecks returns the AdmissionChecks of other controllers.
+func (q *Spec) ForeignChecks(checks map[string]*version.Observed[AdmissionCheck]) []string {
+	var names []string
+	for _, rule := range q.Checks {
+		if check := checks[string(rule.Name)]; check == nil || check.Fact.Controller != apis.StageSafetyController {
+			names = append(names, string(rule.Name))
+		}
+	}
+	return names
 }
 
 // NotAsked returns what the ClusterQueue lacks to ask for Tranche, or nothing.

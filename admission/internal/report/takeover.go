@@ -17,8 +17,10 @@ type Takeover struct {
 	ClusterQueues, Cohorts []string
 	// Taken are those that are taken. The Engine admits if that is so for all.
 	Taken []string
-	// Obstacles say, by ClusterQueue, what must change before Tranche admits, and how.
+	// Obstacles say, by ClusterQueue, what must change before Tranche admits, and how. Once it admits, they end that.
 	Obstacles map[string][]string
+	// Inactive says, by ClusterQueue of a tree in which Tranche admits, why it takes no new reservations. The others go on.
+	Inactive map[string][]string
 	// Unconfirmed are the ClusterQueues of which Kueue's manager has not reported yet that it admits nothing in them.
 	Unconfirmed []string
 }
@@ -52,7 +54,8 @@ func (rp *Reporter) TakeoverOf(clusterQueue string) Takeover {
 	if q == nil || !q.Exists {
 		return Takeover{}
 	}
-	t := Takeover{Obstacles: map[string][]string{}}
+	t := Takeover{Obstacles: map[string][]string{}, Inactive: map[string][]string{}}
+	isLed := !slices.ContainsFunc(q.CohortTree.Queues, func(q *model.ClusterQueue) bool { return !q.IsTaken })
 	for _, c := range rp.m.Cohorts {
 		if c.Node.Root() == q.CohortTree.Root {
 			t.Cohorts = append(t.Cohorts, c.Name)
@@ -65,6 +68,9 @@ func (rp *Reporter) TakeoverOf(clusterQueue string) Takeover {
 			t.Taken = append(t.Taken, q.Name)
 		}
 		obstacles := q.Obstacles(rp.m.Checks)
+		if isLed && len(obstacles) > 0 {
+			t.Inactive[q.Name], obstacles = obstacles, nil
+		}
 		if lack := q.Takeover.NotAsked(); lack != "" {
 			obstacles = append(obstacles, lack)
 		}
