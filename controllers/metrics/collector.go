@@ -30,6 +30,8 @@ func ofCohort(more ...string) []string {
 var (
 	engineUp = gauge("tranche_engine_responsive", "1 if the engine responded to this scrape, 0 if the other gauges are missing because it did not.", nil)
 
+	takeover = gauge("tranche_takeover", "1 if Tranche admits in the ClusterQueue instead of Kueue, 0 if the ClusterQueue asks for that, or belongs to a cohort tree that does, and Tranche does not admit. Only in mode Beside.", ofQueue())
+
 	pending     = gauge("kueue_pending_workloads", "Number of pending quota Workloads. Status is active, or inadmissible for those parked until a change.", ofQueue("status"))
 	reserving   = gauge("kueue_reserving_active_workloads", "Number of quota Workloads with reserved quota.", ofQueue())
 	running     = gauge("kueue_admitted_active_workloads", "Number of admitted quota Workloads that have not finished.", ofQueue())
@@ -69,7 +71,7 @@ var isOne = map[bool]float64{true: 1}
 // gauges returns all gauges.
 func gauges() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		engineUp, pending, reserving, running, done, unadmitted, queueStatus, queueInfo, queueShare, reservation, usage, requested,
+		engineUp, takeover, pending, reserving, running, done, unadmitted, queueStatus, queueInfo, queueShare, reservation, usage, requested,
 		nominal, borrowingLimit, lendingLimit,
 		localPending, localReserving, localRunning, localDone, localUnadmitted, localStatus, localReservation, localUsage, localShare,
 		cohortInfo, cohortShare, cohortQuota, cohortReserved, cohortRunning,
@@ -105,10 +107,11 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var stats admission.Stats
+	var takeovers []admission.Takeover
 	err := c.engine.View(ctx, func(e *admission.Engine) {
 		// Abandoned scrapes cause no work for an engine that answers again.
 		if ctx.Err() == nil {
-			stats = e.Stats()
+			stats, takeovers = e.Stats(), e.Takeovers()
 		}
 	})
 	if err != nil {
@@ -116,6 +119,11 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	s.send(engineUp, 1)
+	for i := range takeovers {
+		for _, name := range takeovers[i].ClusterQueues {
+			s.send(takeover, isOne[takeovers[i].IsLed()], name, s.role)
+		}
+	}
 	for i := range stats.ClusterQueues {
 		s.clusterQueue(&stats.ClusterQueues[i])
 	}

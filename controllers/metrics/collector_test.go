@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
@@ -261,6 +262,23 @@ func TestFollowerReportsNoGauges(t *testing.T) {
 	if n := testutil.CollectAndCount(c); n != 0 {
 		t.Errorf("a follower reports %d series, want none", n)
 	}
+}
+
+func TestTakeover(t *testing.T) {
+	e, err := admission.New(admission.Config{Leader: admission.LedByKueue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{engine: e}
+	asking := func(q *kueue.ClusterQueue) {
+		q.Annotations, q.Spec.StopPolicy = map[string]string{apis.EngineAnnotation: apis.EngineTranche}, new(kueue.Hold)
+	}
+	s.queue("asks", "4", asking)
+	s.queue("kueues", "4", func(q *kueue.ClusterQueue) { q.Spec.CohortName = "other" })
+	const series = "# TYPE tranche_takeover gauge\n" + `tranche_takeover{cluster_queue="asks",replica_role="standalone"} `
+	s.want(t, series+"0\n", "tranche_takeover")
+	e.Apply(admission.QueuesTaken{ClusterQueues: []string{"asks"}})
+	s.want(t, series+"1\n", "tranche_takeover")
 }
 
 func TestUsageForAdmissionFairSharing(t *testing.T) {
