@@ -62,10 +62,10 @@ var _ = Describe("kueuectl", Ordered, func() {
 	It("lists", func(ctx SpecContext) {
 		eventually(ctx, "list clusterqueue", MatchRegexp(`kueuectl +kueuectl-cohort +0 +1 +true`))
 		Expect(run(ctx, "list clusterqueue --active true")).To(ContainSubstring("kueuectl-cohort"))
-		Expect(run(ctx, "list localqueue -n kueuectl")).To(MatchRegexp(`queue +kueuectl +0 +1`))
+		eventually(ctx, "list localqueue -n kueuectl", MatchRegexp(`queue +kueuectl +0 +1`)) // its status is written after that of the ClusterQueue
 		Expect(run(ctx, "list localqueue -A --clusterqueue kueuectl")).To(MatchRegexp(`kueuectl +queue +kueuectl +0 +1`))
 		Expect(run(ctx, "list resourceflavor")).To(ContainSubstring("kueuectl"))
-		Expect(run(ctx, "list workload -n kueuectl --status admitted")).To(And(MatchRegexp(`jobset-pipeline-0-prepare-\S+ .* ADMITTED`), Not(ContainSubstring("train"))))
+		eventually(ctx, "list workload -n kueuectl --status admitted", And(MatchRegexp(`jobset-pipeline-0-prepare-\S+ .* ADMITTED`), Not(ContainSubstring("train"))))
 		Expect(run(ctx, "list workload -n kueuectl --clusterqueue kueuectl")).To(And(ContainSubstring("pipeline-0-prepare"), Not(ContainSubstring("train"))))
 		for _, flag := range []string{"--localqueue queue", "--for jobset/pipeline"} {
 			Expect(run(ctx, "list workload -n kueuectl "+flag)).To(And(ContainSubstring("pipeline-0-prepare"), ContainSubstring("pipeline-1-train")))
