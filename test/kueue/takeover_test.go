@@ -29,13 +29,12 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
 		DeferCleanup(stopBeside)
-		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "stage-safety"}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
-		Expect(client.IgnoreAlreadyExists(env.Admin.Create(ctx, check))).To(Succeed())
+		newSafetyCheck(ctx, "taken-stages")
 	}, NodeTimeout(patience))
 
 	It("run jobs of all kinds, and go back", func(ctx SpecContext) {
 		inCohort := func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "taken" }
-		tenant(ctx, "taken-a", 8, inCohort, judgedStages)
+		tenant(ctx, "taken-a", 8, inCohort, checked("taken-stages"))
 		tenant(ctx, "taken-b", 0, inCohort)
 		running := named(lasting(newJob("taken-a", 3), "600"), "running")
 		Expect(env.Admin.Create(ctx, running)).To(Succeed())
