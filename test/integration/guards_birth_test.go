@@ -187,7 +187,11 @@ var _ = Describe("The guards of created objects", func() {
 		}
 		Expect(job(func(*batchv1.Job) {})).To(MatchError(ContainSubstring("a Job in namespace " + namespace + " must name a LocalQueue")))
 		Expect(job(func(j *batchv1.Job) { j.Labels[jobset.JobSetUIDKey] = "x" })).To(MatchError(ContainSubstring("must name a LocalQueue")), "it is of no JobSet")
-		Expect(job(func(j *batchv1.Job) { j.Labels[apis.OwnQueueLabel] = "day" })).To(MatchError(ContainSubstring("must name a LocalQueue")), "it is for JobSets only")
+		// Two policies deny it. The API server reports whichever it evaluates first.
+		Expect(job(func(j *batchv1.Job) { j.Labels[apis.OwnQueueLabel] = "day" })).To(MatchError(Or(
+			ContainSubstring("must name a LocalQueue"),
+			ContainSubstring("only a JobSet names its queue by tranche.dev/queue-name"),
+		)), "it is for JobSets only")
 		Expect(job(func(j *batchv1.Job) { j.Labels[apis.QueueLabel] = "day" })).To(Succeed())
 		Expect(job(func(j *batchv1.Job) {
 			j.Spec.Template.Labels = map[string]string{apis.PodGroupNameLabel: "g"}
