@@ -83,6 +83,8 @@ func TestRefused(t *testing.T) {
 	}
 	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: object(name)} }
 	extra, core := &kueue.Workload{ObjectMeta: object("extra")}, &kueue.Workload{ObjectMeta: object("core")}
+	changed := core.DeepCopy()
+	changed.Spec.Priority = new(int32(1))
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "annotated", nil)
 	takenAway := []string{"delete dropped", "delete evicted", "mark evicted"}
 	cases := map[string]struct {
@@ -118,7 +120,7 @@ func TestRefused(t *testing.T) {
 			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgroup.Gang{Ref: ref}}}
 			step := &podgang.Step{
 				Create: []*kueue.Workload{extra},
-				Change: []podgang.Change{{Before: core, After: core}},
+				Change: []podgang.Change{{Before: core, After: changed}},
 				Ungate: []podgang.Ungate{
 					{Workload: core, Before: pod("annotated"), After: pod("annotated")}, {Workload: core, Before: pod("other"), After: pod("other")},
 				},
