@@ -4,10 +4,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
-	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/observe"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/report"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 )
 
 type (
@@ -92,7 +92,9 @@ type (
 
 type (
 	// A Config has the defaults of an Engine, for what objects leave open.
-	Config = model.Config
+	Config = settings.Config
+	// A CoStart is how policy Safe treats a stage that holds accelerators and starts other stages when it is ready.
+	CoStart = queuespec.CoStart
 	// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).
 	UsagePolicy = fairshare.UsagePolicy
 )
@@ -139,11 +141,11 @@ const (
 
 const (
 	// Safe admits a stage only if all JobSets that hold quota can still finish.
-	Safe = model.Safe
+	Safe = settings.Safe
 	// Reserve reserves the peak of a hold segment from its first stage on.
-	Reserve = model.Reserve
+	Reserve = settings.Reserve
 	// Greedy only checks whether the stage itself fits. JobSets can deadlock.
-	Greedy = model.Greedy
+	Greedy = settings.Greedy
 )
 
 // Checks that no release of quota can satisfy: Explanations name them.

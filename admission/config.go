@@ -13,6 +13,8 @@ import (
 func ConfigOf(config *configapi.Configuration) Config {
 	c := Config{
 		StageAdmission:         string(config.StageAdmission),
+		CoStart:                CoStart{IsEnabled: *config.CoStart.Enable, ReserveFor: config.CoStart.ReserveFor.Duration},
+		Accelerators:           config.CoStart.Accelerators,
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
 		Charges:                chargesOf(&config.Resources),
 		Devices:                DevicesOf(&config.Resources),

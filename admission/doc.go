@@ -8,6 +8,7 @@
 //   - decision has what is decided: Admit, Evict and Refuse, and the Refusals that owners read.
 //   - demand converts pod sets to the amounts that they are charged.
 //   - queuespec has the specs of ClusterQueues, and whether a ClusterQueue is active.
+//   - settings has the defaults of an Engine, for what objects leave open.
 //   - model is the state: stages, queues, JobSets, cohort trees, and what they are charged.
 //   - observe applies Events to the model.
 //   - check has the named checks that a stage has to pass.

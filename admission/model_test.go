@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -38,8 +39,16 @@ type model struct {
 	drawJobs func(t *rapid.T, queue string) []job
 }
 
+// longest is how long co-start reserves quota at most.
+const longest = time.Hour
+
 func drawModel(t *rapid.T, policy string) *model {
-	config := admission.Config{StageAdmission: policy, FairSharing: rapid.IntRange(0, 3).Draw(t, "fair") == 0}
+	config := admission.Config{
+		StageAdmission: policy, FairSharing: rapid.IntRange(0, 3).Draw(t, "fair") == 0,
+		CoStart: admission.CoStart{
+			IsEnabled: rapid.Bool().Draw(t, "co-start"), ReserveFor: rapid.SampledFrom([]time.Duration{longest, 5 * time.Second, 0}).Draw(t, "reserve for"),
+		},
+	}
 	m := &model{
 		world: newWorld(t, config), whole: map[string]*kueue.ClusterQueue{}, evicting: map[string]bool{},
 		growths: map[string][]string{},
@@ -80,8 +89,9 @@ func (m *model) putQueue(q *kueue.ClusterQueue) {
 	m.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 }
 
-// run continues until nothing changes. Quota that was removed is restored before the end.
+// run continues until nothing changes, also when all reservations have expired. Quota that was removed is restored before the end.
 func (m *model) run(t *rapid.T) {
+	hasExpired := false
 	for range 3000 {
 		m.clock++
 		for _, name := range slices.Sorted(maps.Keys(m.jobSets)) {
@@ -92,8 +102,14 @@ func (m *model) run(t *rapid.T) {
 		}
 		moves := m.moves(t)
 		if len(moves) == 0 && m.isWhole() {
-			return
+			if hasExpired {
+				return
+			}
+			m.clock += int(longest / time.Second)
+			hasExpired = true
+			continue
 		}
+		hasExpired = false
 		if len(moves) == 0 || m.troubles == 0 && !m.isWhole() {
 			m.giveBack()
 			continue

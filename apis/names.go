@@ -3,6 +3,8 @@
 // sub-packages.
 package apis
 
+import "time"
+
 // Labels and annotations of the group tranche.dev. Only the manager and Tranche's admission policies may write those on JobSets
 // and Jobs, unless the comment states otherwise.
 const (
@@ -116,6 +118,10 @@ const (
 	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
 
+	// CoStartAnnotation overrides, on a ClusterQueue, coStart of the configuration: a duration, as 10m, is its reserveFor, and Never disables
+	// co-start. Users may set it.
+	CoStartAnnotation = "tranche.dev/co-start-reserve-for"
+
 	// EngineAnnotation names, on a ClusterQueue, who admits in its cohort tree in the mode Beside: EngineTranche or EngineKueue, which is the
 	// default. Tranche admits if all ClusterQueues of the tree have the same value, and spec.stopPolicy is Hold in all of them. Users may set it.
 	EngineAnnotation = "tranche.dev/engine"
@@ -174,6 +180,12 @@ const (
 	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that another
 	// admission can remove them.
 	FlavorNodeLabelsAnnotation = "tranche.dev/flavor-node-labels"
+)
+
+// Never is the value of annotations with a duration that disables what they are about. LongestSpan is the longest duration that they may have.
+const (
+	Never       = "Never"
+	LongestSpan = 365 * 24 * time.Hour
 )
 
 // Values of EngineAnnotation.

@@ -189,11 +189,12 @@ func TestLateObservation(t *testing.T) {
 	})
 }
 
-// TestUnsafe submits two JobSets that keep 2 servers while 6 workers run, on 9 GPUs: with 5 left, the second one's servers could lead to a deadlock.
+// TestUnsafe submits two JobSets that keep 2 servers while 6 workers run, on 9 GPUs: with 5 left, the second one's servers could lead to a deadlock
+// once the quota is no longer reserved for the workers of the first one, whose servers are not ready in time.
 func TestUnsafe(t *testing.T) {
 	servers := func(name string, at time.Duration) kueueday.Job {
 		return kueueday.Job{Name: name, At: at, Stages: []kueueday.Stage{
-			{Name: "servers", Pods: 2, Ready: 5 * time.Minute, Run: 30 * time.Minute}, {Name: "workers", Pods: 6, Run: 20 * time.Minute, AfterReady: true},
+			{Name: "servers", Pods: 2, Ready: 10 * time.Minute, Run: 30 * time.Minute}, {Name: "workers", Pods: 6, Run: 20 * time.Minute, AfterReady: true},
 		}}
 	}
 	r := ofWrites(t, &kueueday.Day{Begin: begin, GPUs: 9, Jobs: []kueueday.Job{servers("a", 0), servers("b", time.Minute)}}, 0)

@@ -50,9 +50,10 @@ func randomLines(t *rapid.T) []string {
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"})
 	policy := rapid.SampledFrom([]string{"Safe", "Reserve", "Greedy"})
 	for _, queue := range []string{"x", "y"} {
-		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s\n", queue,
+		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s%s\n", queue,
 			rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"), strategy.Draw(t, "strategy"), policy.Draw(t, "policy"),
-			rapid.SampledFrom([]string{"", " within=LowerPriority", " checks=c@b"}).Draw(t, "more")))
+			rapid.SampledFrom([]string{"", " within=LowerPriority", " checks=c@b"}).Draw(t, "more"),
+			rapid.SampledFrom([]string{"", " costart=1m", " costart=0s", " costart=Never"}).Draw(t, "co-start")))
 	}
 	var jobs, jobSets []string
 	for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
@@ -73,7 +74,7 @@ func randomLines(t *rapid.T) []string {
 			"evict " + job, "delete " + job, "finish " + job, "fail " + job, "set " + job + " priority=5", "set " + job + " active=false",
 			"set " + job + " active=true", "change queue x a:gpu=1", "change queue x a:gpu=9", "change queue y stop=Hold",
 			"change queue y stop=None", "fail-write " + job, "check " + job + " c=Ready", "check " + job + " c=Rejected", "check " + job + " c=Retry/after=2m",
-			"change localqueue x stop=Hold", "change localqueue x stop=None",
+			"change localqueue x stop=Hold", "change localqueue x stop=None", "change queue x costart=Never", "change queue x costart=2m",
 		}).Draw(t, "change")
 		lines = append(lines, fmt.Sprintf("%s at=%dm\n", change, at))
 	}

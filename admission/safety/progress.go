@@ -167,6 +167,29 @@ func (c *Progress) Peaks() []quota.Usage { return c.peaksOf(c.Ahead()) }
 // PeaksToTheEnd returns the peaks of the rest of the plan.
 func (c *Progress) PeaksToTheEnd() []quota.Usage { return c.peaksOf(c.Remaining()) }
 
+// PeaksWith returns the peaks of the held quota together with that of some stages. There are none if one of them fits no flavor.
+func (c *Progress) PeaksWith(stages []int) []quota.Usage {
+	var holds []int
+	for _, s := range stages {
+		for _, h := range c.PlanGraph.HoldsOf(s) {
+			if !slices.Contains(holds, h) && c.Held[h] == nil && !c.Finished[h] {
+				holds = append(holds, h)
+			}
+		}
+	}
+	return c.peaksOf(holds)
+}
+
+// Holds reports whether a stage holds quota.
+func (c *Progress) Holds(stage int) bool {
+	return slices.ContainsFunc(c.PlanGraph.HoldsOf(stage), func(h int) bool { return c.Held[h] != nil })
+}
+
+// HasFinished reports whether a stage will get no more quota.
+func (c *Progress) HasFinished(stage int) bool {
+	return !slices.ContainsFunc(c.PlanGraph.HoldsOf(stage), func(h int) bool { return !c.Finished[h] })
+}
+
 // peaksOf returns the peaks of the held quota together with the given Holds. They do not grow when a stage is admitted as they assume.
 func (c *Progress) peaksOf(holds []int) []quota.Usage {
 	var items []flavor.Item

@@ -20,6 +20,13 @@ type Config struct {
 	WaitForPodsReady configapi.WaitForPodsReady
 }
 
+// defaultConfig returns the settings of a manager without a configuration file.
+func defaultConfig() Config {
+	file := configapi.Configuration{}
+	file.SetDefaults()
+	return Config{Config: admission.ConfigOf(&file)}
+}
+
 // Complete sets the defaults. A scenario that sets a field about pods that are not ready enables the timeouts, unless it sets that, too.
 func (c *Config) Complete() error {
 	if c.WaitForPodsReady != (configapi.WaitForPodsReady{}) && c.WaitForPodsReady.Enable == nil {
@@ -50,6 +57,9 @@ func settings(c *Config) []Option {
 		{Key: "admission-fair-sharing.usage-sampling-interval", set: then(duration, func(d time.Duration) { usage().UsageSamplingInterval = d })},
 		{Key: "block-admission", set: into(&c.BlockAdmission, truth)},
 		{Key: "charges.excluded-prefixes", set: into(&c.Charges.ExcludedPrefixes, list(anyText[string]))},
+		{Key: "co-start.accelerators", set: into(&c.Accelerators, list(resourceName))},
+		{Key: "co-start.enable", set: into(&c.CoStart.IsEnabled, truth)},
+		{Key: "co-start.reserve-for", set: into(&c.CoStart.ReserveFor, duration)},
 		{Key: "devices", set: into(&c.Devices, deviceMapping)},
 		{Key: "fair-sharing", set: into(&c.FairSharing, truth)},
 		{Key: "keep-place-after-eviction", set: into(&c.KeepPlaceAfterEviction, truth)},

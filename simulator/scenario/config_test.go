@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -23,6 +24,9 @@ func TestSettings(t *testing.T) {
 		"admission-fair-sharing.usage-sampling-interval": {"10m", "x"},
 		"block-admission":                      {"true", "yes"},
 		"charges.excluded-prefixes":            {"a.com,b.com", ""},
+		"co-start.accelerators":                {"gpu,example.com/npu", "."},
+		"co-start.enable":                      {"false", "never"},
+		"co-start.reserve-for":                 {"10m", "-1s"},
 		"devices":                              {"a:b/c,d:e/f", "a"},
 		"fair-sharing":                         {"true", "1"},
 		"keep-place-after-eviction":            {"true", "no"},
@@ -58,7 +62,8 @@ func TestSettings(t *testing.T) {
 		Config: admission.Config{
 			StageAdmission: admission.Greedy, FairSharing: true, PreemptionStrategies: []preempt.Strategy{preempt.LessThanInitialShare},
 			AdmissionFairSharing: &admission.UsagePolicy{UsageHalfLifeTime: time.Hour, UsageSamplingInterval: 10 * time.Minute},
-			BlockAdmission:       true, Charges: charge.Rules{ExcludedPrefixes: []string{"a.com", "b.com"}},
+			BlockAdmission:       true, Charges: charge.Rules{ExcludedPrefixes: []string{"a.com", "b.com"}, Transformations: map[corev1.ResourceName]charge.Transformation{}},
+			CoStart: admission.CoStart{ReserveFor: 10 * time.Minute}, Accelerators: []corev1.ResourceName{"gpu", "example.com/npu"},
 			Devices: device.Mapping{"a": "b/c", "d": "e/f"}, KeepPlaceAfterEviction: true,
 		},
 		WaitForPodsReady: configapi.WaitForPodsReady{

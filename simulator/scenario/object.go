@@ -154,6 +154,9 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 		choice("policy", "Safe|Reserve|Greedy", "Its stage-admission policy, as annotation tranche.dev/stage-admission.", func(v string) {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.StageAdmissionAnnotation, v)
 		}),
+		{"costart", "TIME|Never", "How long co-start reserves quota, as annotation tranche.dev/co-start-reserve-for; `Never` disables co-start.", then(span, func(v string) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.CoStartAnnotation, v)
+		})},
 		stopPolicy(&spec.StopPolicy),
 		{
 			"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken.",

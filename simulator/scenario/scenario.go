@@ -53,7 +53,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Parse reads a scenario. The error joins one of type *Error for each wrong line.
 func Parse(text string) (*Scenario, error) {
 	script, golden, hasGolden := split(text)
-	s := &Scenario{Golden: golden, HasGolden: hasGolden}
+	s := &Scenario{Config: defaultConfig(), Golden: golden, HasGolden: hasGolden}
 	r := reader{config: &s.Config, submissions: map[string]*Submission{}, declared: map[string]int{}}
 	if first, _, _ := strings.Cut(script, "\n"); !strings.HasPrefix(strings.TrimSpace(first), "#") {
 		r.complain(1, errors.New("a scenario begins with its story, as a comment: write # and what the reader should learn"))

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // maxDuration keeps virtual time far from overflow.
@@ -21,6 +23,15 @@ func duration(value string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is no time: write one such as 90s, 5m or 1h30m", value)
 	}
 	return d, nil
+}
+
+// span reads the value of an annotation with a duration.
+func span(value string) (string, error) {
+	if value == apis.Never {
+		return value, nil
+	}
+	_, err := duration(value)
+	return value, err
 }
 
 func quantity(value string) (resource.Quantity, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
@@ -65,7 +66,7 @@ func (l *Candidate) overruled() string {
 	if j == nil || j.Owner.Kind != decision.JobSetOwner {
 		return ""
 	}
-	if asked := model.Strictness(j.Policy); asked < 0 || asked >= model.Strictness(l.policy) {
+	if asked := settings.Strictness(j.Policy); asked < 0 || asked >= settings.Strictness(l.policy) {
 		return ""
 	}
 	return fmt.Sprintf("; its annotation %s is %s, but policy %s of ClusterQueue %s is stricter and stands",

@@ -195,13 +195,13 @@ func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
 }
 
 // aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
-func (ck *Checker) aboveMost(q *model.ClusterQueue, usage quota.Usage) []string {
+func (w wording) aboveMost(q *model.ClusterQueue, usage quota.Usage) []string {
 	if q.WithinCapacity(usage) {
 		return nil
 	}
 	var above []string
-	for fr, a := range ck.m.Tree.Index.ByName(usage) {
-		if most := q.Node.Capacity(ck.m.Tree.Index.ID(fr)); a > most {
+	for fr, a := range w.m.Tree.Index.ByName(usage) {
+		if most := q.Node.Capacity(w.m.Tree.Index.ID(fr)); a > most {
 			above = append(above, fmt.Sprintf("%s %s of flavor %s, but the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
 		}
 	}
@@ -280,8 +280,8 @@ func (l *Candidate) isOwnStage(other *model.Stage) bool {
 }
 
 // nameFor returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
-func (ck *Checker) nameFor(reader, other *model.Stage) string {
-	j := ck.m.JobSets[other.OwnerUID]
+func (w wording) nameFor(reader, other *model.Stage) string {
+	j := w.m.JobSets[other.OwnerUID]
 	isJobSet := j != nil && j.IsKnown() && j.Owner.Kind == decision.JobSetOwner
 	switch isForeign := other.Key.Namespace != reader.Key.Namespace; {
 	case isJobSet && isForeign:

@@ -6,10 +6,15 @@ import (
 
 // A Checker checks stages.
 type Checker struct {
-	m *model.Model
+	wording
 	// Suspects are the JobSets that may have come to wait for each other.
 	Suspects map[*model.JobSet]struct{}
 }
 
 // New returns a Checker of the stages of a Model.
-func New(m *model.Model) *Checker { return &Checker{m: m, Suspects: map[*model.JobSet]struct{}{}} }
+func New(m *model.Model) *Checker {
+	return &Checker{wording: wording{m}, Suspects: map[*model.JobSet]struct{}{}}
+}
+
+// A wording has the amounts and the names of messages.
+type wording struct{ m *model.Model }

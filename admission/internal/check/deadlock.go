@@ -53,17 +53,17 @@ func (ck *Checker) deadlockRefusal(l *Candidate) *decision.Refusal {
 const mostNamed = 4
 
 // holdersInDeadlock describes what a JobSet holds and needs, and what the others hold. Objects of other namespaces are not disclosed.
-func (ck *Checker) holdersInDeadlock(j *model.JobSet, needs string) []string {
+func (w wording) holdersInDeadlock(j *model.JobSet, needs string) []string {
 	own := "this JobSet needs " + needs
 	var parts []string
 	strangers, theirs := 0, quota.Usage{}
 	for _, c := range j.Deadlock {
-		switch owner, exists := ck.m.OwnerOf(c); {
+		switch owner, exists := w.m.OwnerOf(c); {
 		case !exists:
 		case c.OwnerUID == j.UID:
-			own = fmt.Sprintf("this JobSet holds %s and needs %s", ck.listOrNothing(c.Held), needs)
+			own = fmt.Sprintf("this JobSet holds %s and needs %s", w.listOrNothing(c.Held), needs)
 		case owner.Key.Namespace == j.Owner.Key.Namespace:
-			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", owner.Key.Name, ck.listOrNothing(c.Held)))
+			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", owner.Key.Name, w.listOrNothing(c.Held)))
 		default:
 			strangers++
 			theirs.AddAll(c.Held)
@@ -74,16 +74,16 @@ func (ck *Checker) holdersInDeadlock(j *model.JobSet, needs string) []string {
 	}
 	switch {
 	case strangers == 1:
-		parts = append(parts, "a JobSet of another namespace holds "+ck.listOrNothing(theirs))
+		parts = append(parts, "a JobSet of another namespace holds "+w.listOrNothing(theirs))
 	case strangers > 1:
-		parts = append(parts, fmt.Sprintf("%d JobSets of other namespaces hold %s", strangers, ck.listOrNothing(theirs)))
+		parts = append(parts, fmt.Sprintf("%d JobSets of other namespaces hold %s", strangers, w.listOrNothing(theirs)))
 	}
 	return append([]string{own}, parts...)
 }
 
-func (ck *Checker) listOrNothing(u quota.Usage) string {
+func (w wording) listOrNothing(u quota.Usage) string {
 	if len(u) == 0 {
 		return "no quota"
 	}
-	return ck.List(u)
+	return w.List(u)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
 )
@@ -17,7 +18,7 @@ import (
 // peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
 // must hold quota then.
 func peakFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
-	if !l.hasPlan() || l.policy == model.Greedy || l.JobSet.ClaimQueue != nil {
+	if !l.hasPlan() || l.policy == settings.Greedy || l.JobSet.ClaimQueue != nil {
 		return nil
 	}
 	finished := l.JobSet.Finished()
@@ -85,7 +86,7 @@ func (ck *Checker) WaitForOtherChoices(l *Candidate) {
 
 // Unsafe returns why the policy rejects a choice, or nil.
 func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal {
-	if !l.hasPlan() || l.policy == model.Greedy {
+	if !l.hasPlan() || l.policy == settings.Greedy {
 		return nil
 	}
 	before := ck.m.Progress(l.JobSet, l.Queue)
@@ -94,14 +95,17 @@ func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal 
 		// The JobSet has nothing left to ask for: it will release its quota, and no other JobSet is worse off.
 		return nil
 	}
-	if l.policy == model.Reserve {
+	if l.policy == settings.Reserve {
 		if refusal := ck.unreserved(l, before, after); refusal != nil {
 			l.wait(model.AnyClaim, 0)
 			return refusal
 		}
 		return nil
 	}
-	return ck.unfinishable(l, after, choice.Usage(l.Items))
+	if refusal := ck.unfinishable(l, after, choice.Usage(l.Items)); refusal != nil {
+		return refusal
+	}
+	return ck.startsAlone(l, before, after, choice.Usage(l.Items))
 }
 
 // Admitted returns the progress of the JobSet after the stage has been admitted with a choice.
@@ -159,9 +163,68 @@ func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
 
 // unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
 func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *decision.Refusal {
+	lacks := ck.lacksAtOnce(l, before, after.Peaks())
+	if lacks == nil {
+		return nil
+	}
+	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
+		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
+}
+
+// startsAlone refuses a stage with accelerators if there is no quota for the stages that start when it is ready (model.JobSet.CoStarted).
+func (ck *Checker) startsAlone(l *Candidate, before, after *safety.Progress, usage quota.Usage) *decision.Refusal {
+	started := ck.coStarted(l, after, usage)
+	if len(started) == 0 {
+		return nil
+	}
+	lacks := ck.lacksAtOnce(l, before, after.PeaksWith(started))
+	if lacks == nil {
+		return nil
+	}
+	names := make([]string, len(started))
+	for i, s := range started {
+		names[i] = l.JobSet.Plan.Stages[s].Name
+	}
+	l.wait(model.AnyClaim, 0)
+	return newRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"waits for quota in ClusterQueue %s: this stage holds accelerators and starts %s as soon as it is ready, so that there must be quota for all of them (coStart): needs %s",
+		l.Queue.Name, strings.Join(names, ", "), strings.Join(lacks, " and "))
+}
+
+// coStarted returns the stages for which there must be quota, too, when a stage is admitted under policy Safe.
+func (ck *Checker) coStarted(l *Candidate, after *safety.Progress, usage quota.Usage) []int {
+	if l.Stage.IsGrowth || !ck.m.Config.CoStartOf(&l.Queue.Spec).IsEnabled || !l.JobSet.Plan.OpensByReady(l.Stage.Index) || !ck.m.Config.HasAccelerators(ck.m.Tree.Index, usage) {
+		return nil
+	}
+	launchers := make([]bool, len(l.JobSet.Plan.Stages))
+	launchers[l.Stage.Index] = true
+	return l.JobSet.CoStarted(after, launchers)
+}
+
+// NeededAtOnce returns the amounts, as alternatives, that have to be free for the admission of a stage with its choice because of the stages that
+// may hold quota at the same time.
+func (ck *Checker) NeededAtOnce(l *Candidate) []quota.Usage {
+	before := ck.m.Progress(l.JobSet, l.Queue)
+	after := l.Admitted(before, l.Choice)
+	peaks := after.Peaks()
+	if l.policy != settings.Reserve {
+		peaks = after.PeaksWith(ck.coStarted(l, after, l.Usage))
+	}
+	held := before.HeldNow()
+	more := make([]quota.Usage, len(peaks))
+	for i, peak := range peaks {
+		more[i] = peak.Without(held)
+	}
+	return more
+}
+
+// lacksAtOnce returns the missing quota of the first of some alternatives, of which each is what the JobSet would hold at once, or nil if one of them
+// is available.
+func (ck *Checker) lacksAtOnce(l *Candidate, before *safety.Progress, peaks []quota.Usage) []string {
 	held := before.HeldNow()
 	lacks := []string{"a flavor that fits each later stage"}
-	for i, peak := range after.Peaks() {
+	for i, peak := range peaks {
 		short := ck.lacks(l, peak.Without(held))
 		if len(short) == 0 {
 			return nil
@@ -170,9 +233,7 @@ func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *dec
 			lacks = short
 		}
 	}
-	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
-		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
+	return lacks
 }
 
 // deadlock returns a refusal that names the JobSets and gangs that would wait for each other.
@@ -188,12 +249,12 @@ func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.U
 
 // others names the other owners of the namespace among some claims, with their kind if it is another one than that of the candidate, and counts those
 // of other namespaces, which are not disclosed.
-func (ck *Checker) others(l *Candidate, claims []*safety.Claim) []string {
+func (w wording) others(l *Candidate, claims []*safety.Claim) []string {
 	const most = 3
 	var others []string
 	strangers := 0
 	for _, c := range claims {
-		owner, exists := ck.m.OwnerOf(c)
+		owner, exists := w.m.OwnerOf(c)
 		switch own := l.JobSet.Owner; {
 		case !exists || owner == own:
 		case owner.Key.Namespace != own.Key.Namespace:
@@ -218,11 +279,11 @@ func (ck *Checker) others(l *Candidate, claims []*safety.Claim) []string {
 }
 
 // leftFor describes how much would stay free of the resource that a blocked JobSet needs most.
-func (ck *Checker) leftFor(l *Candidate, blocked []*safety.Claim, usage quota.Usage) string {
+func (w wording) leftFor(l *Candidate, blocked []*safety.Claim, usage quota.Usage) string {
 	for _, c := range blocked {
 		for _, peak := range c.Peaks {
-			for fr, more := range ck.m.Tree.Index.ByName(peak.Without(c.Held)) {
-				id := ck.m.Tree.Index.ID(fr)
+			for fr, more := range w.m.Tree.Index.ByName(peak.Without(c.Held)) {
+				id := w.m.Tree.Index.ID(fr)
 				if left := l.Queue.Node.Available(id).Minus(usage.Of(id)); more > left {
 					return fmt.Sprintf("%s of %s %s of flavor %s would stay free, and up to %s more may be needed at once",
 						max(left, 0).Format(fr.Resource), l.Queue.Node.Capacity(id).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))

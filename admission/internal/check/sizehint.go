@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -44,7 +45,7 @@ func (ck *Checker) largestWhole(l *Candidate) string {
 
 // isJudgedWhole reports whether the whole JobSet has to fit.
 func (l *Candidate) isJudgedWhole() bool {
-	return l.hasPlan() && l.policy != model.Greedy && !l.JobSet.Continues()
+	return l.hasPlan() && l.policy != settings.Greedy && !l.JobSet.Continues()
 }
 
 func (ck *Checker) findLargest(l *Candidate) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -29,7 +30,7 @@ type Judge struct{ *Checker }
 func (ck Judge) MayOpen(j *model.JobSet, stage int, lq *model.LocalQueue, q *model.ClusterQueue) *decision.Refusal {
 	l := &Candidate{Stage: &model.Stage{Index: stage, OwnerUID: j.UID, Demand: j.Stages[stage]}, Queue: q, lq: lq, JobSet: j, policy: ck.m.Policy(q, j)}
 	l.PodSets = l.Stage.Demand.PodSets
-	if !l.hasPlan() || l.policy == model.Greedy || j.IsLeaving() {
+	if !l.hasPlan() || l.policy == settings.Greedy || j.IsLeaving() {
 		return nil
 	}
 	ck.forgetRejections(j)
@@ -97,7 +98,7 @@ func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
 	ck.Disapprove(s)
 	q := s.Entry.ClusterQueue
 	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
-	if l.hasPlan() && l.policy != model.Greedy && s.Entry.IsUnjudged {
+	if l.hasPlan() && l.policy != settings.Greedy && s.Entry.IsUnjudged {
 		before := ck.m.Progress(j, q)
 		assumeSucceeded(j, before, s.Index)
 		after := before.With(j.UsageByHold(s.Index, s.Entry.Usage, s.Reservation.Parts))
@@ -136,7 +137,7 @@ func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage 
 	if blocked := ck.m.Bank.Blocked(l.Claim(after), ck.Leavers(l)); len(blocked) > 0 {
 		return ck.wouldDeadlock(l, blocked, usage)
 	}
-	if l.policy != model.Reserve {
+	if l.policy != settings.Reserve {
 		return nil
 	}
 	held := before.HeldNow()
@@ -172,7 +173,7 @@ func (ck Judge) wouldDeadlock(l *Candidate, blocked []*safety.Claim, usage quota
 // Unprotected returns why stages of a JobSet in a ClusterQueue of another engine could deadlock whatever this one answers, or nothing.
 func (ck Judge) Unprotected(j *model.JobSet, q *model.ClusterQueue) string {
 	switch {
-	case ck.m.Policy(q, j) == model.Greedy:
+	case ck.m.Policy(q, j) == settings.Greedy:
 	case !q.IsJudged(ck.m.Checks):
 		return fmt.Sprintf("ClusterQueue %s has no AdmissionCheck with controllerName %s for all of its flavors: add one to spec.admissionChecksStrategy",
 			q.Name, apis.StageSafetyController)

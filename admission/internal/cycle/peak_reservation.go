@@ -82,7 +82,7 @@ func (cy *Cycle) choosePeaks(g *model.CohortTree) {
 func letGiveWay(before []*model.PeakChoice, c *model.PeakChoice) {
 	const most = 16
 	for i := len(before) - 1; i >= max(0, len(before)-most); i-- {
-		if before[i].GiveWay(c) {
+		if before[i].GiveWay(&c.Choice) {
 			return
 		}
 	}
@@ -94,13 +94,13 @@ func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
 	var all []*model.PeakChoice
 	for j := range cy.m.UnreservedPeaks {
 		if j.ClaimQueue.CohortTree == g {
-			all = append(all, model.NewPeakChoice(j))
+			all = append(all, model.NewPeakChoice(cy.m, j))
 		}
 	}
 	for _, q := range g.Queues {
 		for j := range q.PeakReservers {
 			if _, isListed := cy.m.UnreservedPeaks[j]; !isListed {
-				all = append(all, model.NewPeakChoice(j))
+				all = append(all, model.NewPeakChoice(cy.m, j))
 			}
 		}
 	}

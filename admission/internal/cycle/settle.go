@@ -43,9 +43,7 @@ func (cy *Cycle) Advance(now time.Time) {
 
 // NextTime returns the time at which Decide has to be called again even if nothing is observed before.
 func (cy *Cycle) NextTime() (at time.Time, ok bool) {
-	if cy.m.Timers.Len() > 0 {
-		at, ok = cy.m.Timers.First().At, true
-	}
+	at, _, ok = cy.m.Timers.First()
 	if cy.m.Decay != nil && (!ok || cy.nextSample.Before(at)) {
 		at, ok = cy.nextSample, true
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -135,10 +136,10 @@ func (m *Model) Cohort(name string) *Cohort {
 // Policy returns that of the ClusterQueue, unless the JobSet asks for a stricter one.
 func (m *Model) Policy(q *ClusterQueue, j *JobSet) string {
 	policy := m.Config.StageAdmission
-	if Strictness(q.Policy) >= 0 {
+	if settings.Strictness(q.Policy) >= 0 {
 		policy = q.Policy
 	}
-	if j != nil && Strictness(j.Policy) > Strictness(policy) {
+	if j != nil && settings.Strictness(j.Policy) > settings.Strictness(policy) {
 		policy = j.Policy
 	}
 	return policy

@@ -13,6 +13,8 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
+	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -41,6 +43,8 @@ type JobSet struct {
 	// claimed is the revision at which the claim was added to the Bank.
 	claimed      uint64
 	PeakReserved quota.Usage
+	// Timer is set while a co-start reservation has an end.
+	Timer *timer.Timer[timed]
 	// Topic is the topic of stages that wait for the claim to become smaller.
 	Topic     quota.ID
 	PeakCheck PeakCheck
@@ -166,7 +170,7 @@ func (m *Model) claimOf(j *JobSet) *safety.Claim {
 // regard returns whether the Engine protects a JobSet from deadlocks, and whether its stages may be admitted at all now.
 func (m *Model) regard(j *JobSet) safety.Mode {
 	switch {
-	case m.Policy(j.ClaimQueue, j) == Greedy:
+	case m.Policy(j.ClaimQueue, j) == settings.Greedy:
 		return safety.Unguarded
 	case m.isHalted(j):
 		return safety.Halted

@@ -9,11 +9,12 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
+	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
-	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // A Model is the state of an Engine. The packages that import it change it by its methods, or as their comments say.
@@ -21,7 +22,7 @@ type Model struct {
 	Demand   *demand.Catalog
 	Schedule Schedule
 	Changes  Changes
-	Config   Config
+	Config   settings.Config
 	// Now is the time of the last call of Decide.
 	Now time.Time
 	// Tree has all charges; SafetyTree has the same limits, and is charged the claims in Bank.
@@ -41,7 +42,7 @@ type Model struct {
 	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
-	Timers              ranking.Ranking[*timer]
+	Timers              timer.Set[timed]
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
 	Overdue       map[*Stage]struct{}
 	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]
@@ -66,8 +67,8 @@ type Model struct {
 }
 
 // New returns the Model of an Engine that has observed nothing.
-func New(config Config) (*Model, error) {
-	if err := config.validate(); err != nil {
+func New(config settings.Config) (*Model, error) {
+	if err := config.Complete(); err != nil {
 		return nil, err
 	}
 	tree := quota.NewTree()
@@ -86,7 +87,7 @@ func New(config Config) (*Model, error) {
 		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
 		lastTopic:         OthersBorrow,
 		Meter:             fairshare.NewMeter(tree),
-		Finder:            preempt.NewFinder(tree, config.strategies()...),
+		Finder:            preempt.NewFinder(tree, config.Strategies()...),
 		Decay:             decay,
 		Unopened:          map[*LocalQueue]struct{}{},
 		Checks:            map[string]*version.Observed[queuespec.AdmissionCheck]{},

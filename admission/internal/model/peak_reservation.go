@@ -1,11 +1,14 @@
 package model
 
 import (
+	"github.com/tranche-dev/tranche/admission/internal/alternative"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A peak reservation is quota that policy Reserve reserves for the later stages of a JobSet. No pod uses it, so that the borrowed part of it can
+// A peak reservation is quota that policy Reserve reserves for the later stages of a JobSet, and policy Safe for those that start when a stage with
+// accelerators is ready (see CoStarted). No pod uses it, so that the borrowed part of it can
 // be released at once: it yields to a stage that stays within the nominal quota of its own ClusterQueue. The JobSet keeps the quota of its
 // stages, and the rest of its peak is reserved again when it fits. Like the quota of its stages it is released when the JobSet is preempted.
 //
@@ -14,69 +17,39 @@ import (
 
 // A PeakChoice is the choice of flavors for a peak reservation.
 type PeakChoice struct {
+	alternative.Choice
 	JobSet *JobSet
-	// options are what can be reserved, by preference, and chosen is the index of one of them, or noneFits.
-	options []quota.Usage
-	chosen  int
 }
-
-const noneFits = -1
 
 // NewPeakChoice returns the choice for a JobSet with a claim, in which nothing is chosen yet.
-func NewPeakChoice(j *JobSet) *PeakChoice {
-	c := &PeakChoice{JobSet: j, chosen: noneFits}
-	for _, peak := range j.Claim.Peaks {
-		c.options = append(c.options, peak.Without(j.Claim.Held))
+func NewPeakChoice(m *Model, j *JobSet) *PeakChoice {
+	peaks := j.Claim.Peaks
+	if m.Policy(j.ClaimQueue, j) != settings.Reserve {
+		peaks = j.coStartPeaks(m)
 	}
-	return c
+	options := make([]quota.Usage, len(peaks))
+	for i, peak := range peaks {
+		options[i] = peak.Without(j.Claim.Held)
+	}
+	return &PeakChoice{Choice: alternative.New(j.ClaimQueue.Node, options), JobSet: j}
 }
 
-// Usage returns the chosen usage, or nothing.
-func (c *PeakChoice) Usage() quota.Usage {
-	if c.chosen == noneFits {
-		return nil
-	}
-	return c.options[c.chosen]
-}
-
-// Take charges the first option from an index on that fits, and reports whether there is one.
-func (c *PeakChoice) Take(from int) bool {
-	for i := from; i < len(c.options); i++ {
-		if c.JobSet.ClaimQueue.Node.Fits(c.options[i]) {
-			c.chosen = i
-			c.JobSet.ClaimQueue.Node.Charge(c.options[i])
-			return true
-		}
-	}
-	c.chosen = noneFits
-	return false
-}
-
-// GiveWay takes a later option with which an option of another JobSet fits, and reports whether there is one.
-func (c *PeakChoice) GiveWay(other *PeakChoice) bool {
-	before := c.chosen
-	if before == noneFits || before == len(c.options)-1 {
-		return false
-	}
-	c.JobSet.ClaimQueue.Node.Release(c.Usage())
-	for c.Take(c.chosen + 1) {
-		if other.Take(0) {
-			return true
-		}
-		c.JobSet.ClaimQueue.Node.Release(c.Usage())
-	}
-	c.chosen = before
-	c.JobSet.ClaimQueue.Node.Charge(c.Usage())
-	return false
-}
-
-// reservePeak makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut,
+// reservePeak makes the peak reservation for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut,
 // nothing is reserved until one does: two JobSets could each wait for the reservation of the other. Another engine would not respect it.
 func (m *Model) reservePeak(j *JobSet) {
-	if j.Claim == nil || j.ClaimQueue.CohortTree.Leader != queuespec.Tranche || m.Policy(j.ClaimQueue, j) != Reserve {
+	isReserved := j.Claim != nil && j.ClaimQueue.CohortTree.Leader == queuespec.Tranche
+	if !isReserved || m.Policy(j.ClaimQueue, j) == settings.Reserve {
+		m.Timers.Drop(&j.Timer)
+	} else {
+		isReserved = j.setCoStartExpiry(m)
+	}
+	if !isReserved {
 		return
 	}
-	c := NewPeakChoice(j)
+	c := NewPeakChoice(m, j)
+	if c.IsEmpty() {
+		return
+	}
 	m.Tree.WhatIf(func() bool { return c.Take(0) })
 	m.ReserveChosenPeak(c)
 }
@@ -84,7 +57,7 @@ func (m *Model) reservePeak(j *JobSet) {
 // ReserveChosenPeak makes the chosen reservation for a JobSet that has none.
 func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	j := c.JobSet
-	if c.chosen != 0 {
+	if !c.IsFirst() {
 		m.UnreservedPeaks[j] = struct{}{}
 	}
 	usage := c.Usage()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/queue"
@@ -78,8 +79,8 @@ type Stage struct {
 	// QueuedIn is the ClusterQueue in which the stage is pending, or nil, and Element its place there.
 	QueuedIn *ClusterQueue
 	Element  *Element
-	// timer is set while the stage must wait until RequeueAt.
-	timer *timer
+	// Timer is set while the stage must wait until RequeueAt.
+	Timer *timer.Timer[timed]
 	// Membership is nil unless the stage is in a co-admission group.
 	Membership *Membership
 	// LastRefusal is the refusal that was last emitted.

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"time"
-
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -55,5 +53,3 @@ func (m *Model) UsagePrecedes(q *LocalQueue, h *preempt.Holder) bool {
 	}
 	return m.LevelOf(EquivalenceKey{LocalQueue: q}) <= m.LevelOf(EquivalenceKey{LocalQueue: other})
 }
-
-const defaultSampling = 5 * time.Minute

@@ -10,6 +10,7 @@ import (
 
 func (o *Observer) dropIfForgotten(j *model.JobSet) {
 	if !j.IsKnown() && len(j.Members) == 0 {
+		o.m.Timers.Drop(&j.Timer)
 		delete(o.m.JobSets, j.UID)
 	}
 }

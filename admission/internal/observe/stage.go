@@ -116,7 +116,7 @@ func (o *Observer) loseStage(key decision.StageKey) {
 	}
 	o.leave(s)
 	o.unbundle(s)
-	o.m.DropTimer(s)
+	o.m.Timers.Drop(&s.Timer)
 	o.m.Demand.ReleaseDemand(s.Demand)
 	o.tombstones.Insert(s.UID)
 	delete(o.m.Stages, key)

@@ -137,6 +137,9 @@ func (q *Spec) advisories() string {
 	if len(q.Remarks) > 0 {
 		message += ", but correct spec.resourceGroups: " + strings.Join(q.Remarks[:min(len(q.Remarks), maxRemarks)], "; ")
 	}
+	if q.annotationRemark != "" {
+		message += ", but correct " + q.annotationRemark
+	}
 	if len(q.Deleted) > 0 {
 		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.Deleted, ", ") +
 			"; remove it from spec.resourceGroups, or it cannot disappear"

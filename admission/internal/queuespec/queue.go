@@ -19,10 +19,12 @@ import (
 type Spec struct {
 	terminating bool
 	// Stop is spec.stopPolicy, unless that is for Kueue: see Takeover.
-	Stop        kueue.StopPolicy
-	Takeover    Takeover
-	Checks      []kueue.AdmissionCheckStrategyRule
-	Policy      string
+	Stop     kueue.StopPolicy
+	Takeover Takeover
+	Checks   []kueue.AdmissionCheckStrategyRule
+	Policy   string
+	// CoStart is nil if the ClusterQueue does not override the configuration.
+	CoStart     *CoStart
 	Cohort      string
 	Weight      float64
 	Groups      []kueue.ResourceGroup
@@ -34,8 +36,9 @@ type Spec struct {
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
 
-	// Remarks are about quotas of the spec that are not used as they are written.
-	Remarks []string
+	// Remarks are about quotas of the spec that are not used as they are written. annotationRemark is about an annotation that has no effect.
+	Remarks          []string
+	annotationRemark string
 	// FlavorGroups are the groups with the flavors that exist; Missing names those that do not.
 	FlavorGroups []flavor.Group
 	Missing      []string
@@ -114,6 +117,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	}
 	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
+	q.CoStart, q.annotationRemark = coStartOf(object)
 	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
 	q.Groups = spec.ResourceGroups
 	q.Fungibility = flavor.NewFungibility(spec.FlavorFungibility)
@@ -135,7 +139,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, q.annotationRemark, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

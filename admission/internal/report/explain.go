@@ -102,13 +102,8 @@ func (rp *Reporter) elaborate(l *check.Candidate, x *visibility.Explanation) {
 		x.Alternatives = rp.alternativesAtBest(l, rp.m.Progress(l.JobSet, l.Queue).PeaksToTheEnd()...)
 	case check.QuotaIsFree:
 		x.Alternatives = rp.alternatives(rp.shortageFinder(l, anyStage), check.Choices(l.Items)...)
-	case check.PeakFits:
-		before := rp.m.Progress(l.JobSet, l.Queue)
-		var more []quota.Usage
-		for _, peak := range l.Admitted(before, l.Choice).Peaks() {
-			more = append(more, peak.Without(before.HeldNow()))
-		}
-		x.Alternatives = rp.alternatives(rp.shortageFinder(l, anyStage), more...)
+	case check.PeakFits, check.CoStartFits:
+		x.Alternatives = rp.alternatives(rp.shortageFinder(l, anyStage), rp.check.NeededAtOnce(l)...)
 	case check.StageUnsafe:
 		rp.elaborateDeadlock(l, x)
 	}

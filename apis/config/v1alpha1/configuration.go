@@ -54,6 +54,9 @@ type Configuration struct {
 	// annotation either: Safe, Reserve or Greedy. It defaults to Safe.
 	StageAdmission StageAdmission `json:"stageAdmission,omitempty"`
 
+	// CoStart configures when a stage is admitted that holds accelerators and starts other stages as soon as it is ready.
+	CoStart CoStart `json:"coStart,omitzero"`
+
 	// Gang configures the gangs of JobSets.
 	Gang Gang `json:"gang,omitempty"`
 

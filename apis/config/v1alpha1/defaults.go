@@ -30,6 +30,8 @@ func (c *Configuration) SetDefaults() {
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
+	set(&c.CoStart.Enable, true)
+	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)
 	setString(&c.PodGroups.AfterTimeout, PodGroupRequeue)

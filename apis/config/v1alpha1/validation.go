@@ -50,6 +50,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.ExpectedStart.validate(field.NewPath("expectedStart")),
 		c.Logging.validate(field.NewPath("logging")),
 		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
+		c.CoStart.validate(field.NewPath("coStart")),
 		c.Gang.validate(field.NewPath("gang")),
 		c.PodGroups.validate(field.NewPath("podGroups")),
 		c.GroupStart.validate(field.NewPath("groupStart")),

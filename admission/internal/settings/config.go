@@ -1,15 +1,19 @@
-package model
+package settings
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 // Stage-admission policies.
@@ -22,10 +26,14 @@ const (
 	Greedy = "Greedy"
 )
 
-// A Config has the defaults of an Engine, for what objects leave open. Its zero value is valid.
+// A Config has the defaults of an Engine. Its zero value is valid.
 type Config struct {
 	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
 	StageAdmission string
+	// CoStart is how policy Safe treats stages that hold accelerators and start others, unless the ClusterQueue overrides it.
+	CoStart queuespec.CoStart
+	// Accelerators are the resources that count as accelerators. None means all that not every node has (charge.IsAccelerator).
+	Accelerators []corev1.ResourceName
 	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
 	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
@@ -45,8 +53,25 @@ type Config struct {
 	KeepPlaceAfterEviction bool
 }
 
-// strategies returns the strategies of the Finder: none means preemption without regard to shares.
-func (c *Config) strategies() []preempt.Strategy {
+// CoStartOf returns the setting of a ClusterQueue.
+func (c *Config) CoStartOf(q *queuespec.Spec) queuespec.CoStart {
+	if q.CoStart != nil {
+		return *q.CoStart
+	}
+	return c.CoStart
+}
+
+// HasAccelerators reports whether a usage has accelerators.
+func (c *Config) HasAccelerators(index *quota.Index, usage quota.Usage) bool {
+	isAccelerator := charge.IsAccelerator
+	if len(c.Accelerators) > 0 {
+		isAccelerator = func(name corev1.ResourceName) bool { return slices.Contains(c.Accelerators, name) }
+	}
+	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && isAccelerator(index.Name(u.ID).Resource) })
+}
+
+// Strategies returns the strategies of the Finder: none means preemption without regard to shares.
+func (c *Config) Strategies() []preempt.Strategy {
 	switch {
 	case !c.FairSharing:
 		return nil
@@ -56,7 +81,8 @@ func (c *Config) strategies() []preempt.Strategy {
 	return c.PreemptionStrategies
 }
 
-func (c *Config) validate() error {
+// Complete sets the defaults. The error names the field that has an invalid value.
+func (c *Config) Complete() error {
 	if c.StageAdmission == "" {
 		c.StageAdmission = Safe
 	}
@@ -65,6 +91,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("admission.Config: AdmissionFairSharing has times %v and %v, must not be negative", f.UsageHalfLifeTime, f.UsageSamplingInterval)
 		}
 		f.UsageSamplingInterval = cmp.Or(f.UsageSamplingInterval, defaultSampling)
+	}
+	if c.CoStart.ReserveFor < 0 {
+		return fmt.Errorf("admission.Config: CoStart.ReserveFor is %v, must not be negative", c.CoStart.ReserveFor)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())
@@ -77,3 +106,6 @@ func policies() []string { return []string{Greedy, Safe, Reserve} }
 
 // Strictness is negative for an unknown policy.
 func Strictness(policy string) int { return slices.Index(policies(), policy) }
+
+// defaultSampling is the default of UsagePolicy.UsageSamplingInterval.
+const defaultSampling = 5 * time.Minute
