@@ -153,6 +153,35 @@ var _ = Describe("The guards of created objects", func() {
 		Expect(env.adminClient.Create(ctx, queue, client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(patience))
 
+	DescribeTable("refuse a duration that has no meaning", func(ctx SpecContext, value, answer string) {
+		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "guards-", Annotations: map[string]string{apis.CoStartAnnotation: value},
+		}}
+		expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll), answer)
+	}, SpecTimeout(patience),
+		Entry("none", "", "must be a duration from 0s to 8760h"),
+		Entry("a word", "soon", `or Never, not "soon"`),
+		Entry("a number", "5", "must be a duration from 0s to 8760h"),
+		Entry("negative", "-5m", `not "-5m"`),
+		Entry("more than a year", "8761h", `not "8761h"`),
+		Entry("beyond what a duration can hold", "999999999h999999999h", "must be a duration from 0s to 8760h"),
+		Entry("too long a text", "1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m", "must be a duration from 0s to 8760h"),
+		Entry("zero", "0s", allowed),
+		Entry("in parts", "1h30m0.5s", allowed),
+		Entry("never", apis.Never, allowed),
+	)
+
+	It("refuse a duration for ClusterQueues on other objects", func(ctx SpecContext) {
+		meta := metav1.ObjectMeta{GenerateName: "guards-", Namespace: namespace, Annotations: map[string]string{apis.CoStartAnnotation: "5m"}}
+		localQueue := &kueue.LocalQueue{ObjectMeta: meta, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"}}
+		expectAnswer(env.adminClient.Create(ctx, localQueue, client.DryRunAll), "has no effect on a LocalQueue; set it on the ClusterQueue")
+		meta.Namespace = ""
+		expectAnswer(env.adminClient.Create(ctx, &kueue.Cohort{ObjectMeta: meta}, client.DryRunAll), "has no effect on a Cohort; set it on the ClusterQueue")
+		js := newQueued(namespace, "guarded", "a")
+		js.Annotations = meta.Annotations
+		expectAnswer(env.adminClient.Create(ctx, js, client.DryRunAll), "metadata.annotations: only Tranche's manager")
+	}, SpecTimeout(patience))
+
 	It("name the LocalQueues where a queue is required", func(ctx SpecContext) {
 		warnings := &recorder{}
 		config := env.Plane.UserConfig(alice)
