@@ -44,6 +44,8 @@ type Candidate struct {
 	// Victims have to leave before there is quota for it; awaits is true if all victims are already being evicted.
 	Victims []preempt.Victim
 	awaits  bool
+	// atOnce is what the victims release quota for, if that is more than Usage.
+	atOnce quota.Usage
 	// yielding are stages in other queues whose preemption reservations do not count for it.
 	yielding []*model.Stage
 	// Reservers are JobSets in other ClusterQueues whose peak reservations do not count for it.

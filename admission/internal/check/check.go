@@ -57,7 +57,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 	for _, rule := range rules() {
 		if refusal := rule(ck, l); refusal != nil {
-			l.Victims, l.awaits = nil, false
+			l.Victims, l.awaits, l.atOnce = nil, false, nil
 			return refusal
 		}
 	}

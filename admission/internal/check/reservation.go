@@ -101,7 +101,7 @@ func (ck *Checker) wouldBorrow(l *Candidate) bool {
 		for _, v := range l.Victims {
 			model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
 		}
-		return l.Queue.Node.BorrowsAny(l.Usage)
+		return l.Queue.Node.BorrowsAny(l.Needed())
 	})
 }
 

@@ -68,6 +68,9 @@ func stateStaysSafe(ck *Checker, l *Candidate) *decision.Refusal {
 			return nil
 		}
 	}
+	if ck.preemptsAtOnce(l) {
+		return nil
+	}
 	l.Effect, l.awaitsQuota = BlocksOthers, true
 	ck.WaitForOtherChoices(l)
 	return refusal
@@ -159,81 +162,6 @@ func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
 	for _, topic := range topics {
 		l.wait(topic, 0)
 	}
-}
-
-// unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
-func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *decision.Refusal {
-	lacks := ck.lacksAtOnce(l, before, after.Peaks())
-	if lacks == nil {
-		return nil
-	}
-	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
-		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
-}
-
-// startsAlone refuses a stage with accelerators if there is no quota for the stages that start when it is ready (model.JobSet.CoStarted).
-func (ck *Checker) startsAlone(l *Candidate, before, after *safety.Progress, usage quota.Usage) *decision.Refusal {
-	started := ck.coStarted(l, after, usage)
-	if len(started) == 0 {
-		return nil
-	}
-	lacks := ck.lacksAtOnce(l, before, after.PeaksWith(started))
-	if lacks == nil {
-		return nil
-	}
-	names := make([]string, len(started))
-	for i, s := range started {
-		names[i] = l.JobSet.Plan.Stages[s].Name
-	}
-	l.wait(model.AnyClaim, 0)
-	return newRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		"waits for quota in ClusterQueue %s: this stage holds accelerators and starts %s as soon as it is ready, so that there must be quota for all of them (coStart): needs %s",
-		l.Queue.Name, strings.Join(names, ", "), strings.Join(lacks, " and "))
-}
-
-// coStarted returns the stages for which there must be quota, too, when a stage is admitted under policy Safe.
-func (ck *Checker) coStarted(l *Candidate, after *safety.Progress, usage quota.Usage) []int {
-	if l.Stage.IsGrowth || !ck.m.Config.CoStartOf(&l.Queue.Spec).IsEnabled || !l.JobSet.Plan.OpensByReady(l.Stage.Index) || !ck.m.Config.HasAccelerators(ck.m.Tree.Index, usage) {
-		return nil
-	}
-	launchers := make([]bool, len(l.JobSet.Plan.Stages))
-	launchers[l.Stage.Index] = true
-	return l.JobSet.CoStarted(after, launchers)
-}
-
-// NeededAtOnce returns the amounts, as alternatives, that have to be free for the admission of a stage with its choice because of the stages that
-// may hold quota at the same time.
-func (ck *Checker) NeededAtOnce(l *Candidate) []quota.Usage {
-	before := ck.m.Progress(l.JobSet, l.Queue)
-	after := l.Admitted(before, l.Choice)
-	peaks := after.Peaks()
-	if l.policy != settings.Reserve {
-		peaks = after.PeaksWith(ck.coStarted(l, after, l.Usage))
-	}
-	held := before.HeldNow()
-	more := make([]quota.Usage, len(peaks))
-	for i, peak := range peaks {
-		more[i] = peak.Without(held)
-	}
-	return more
-}
-
-// lacksAtOnce returns the missing quota of the first of some alternatives, of which each is what the JobSet would hold at once, or nil if one of them
-// is available.
-func (ck *Checker) lacksAtOnce(l *Candidate, before *safety.Progress, peaks []quota.Usage) []string {
-	held := before.HeldNow()
-	lacks := []string{"a flavor that fits each later stage"}
-	for i, peak := range peaks {
-		short := ck.lacks(l, peak.Without(held))
-		if len(short) == 0 {
-			return nil
-		}
-		if i == 0 {
-			lacks = short
-		}
-	}
-	return lacks
 }
 
 // deadlock returns a refusal that names the JobSets and gangs that would wait for each other.

@@ -28,7 +28,7 @@ func (cy *Cycle) stillHelps(l *nominee) bool {
 		for _, v := range l.Victims {
 			l.Queue.Node.Release(v.Holder.Usage)
 		}
-		return l.Queue.Node.Fits(l.Usage)
+		return l.Queue.Node.Fits(l.Needed())
 	})
 }
 
@@ -40,7 +40,7 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 	missing, before := cy.check.List(cy.missing(l)), cy.m.UsageAfterEvictions(l.Victims)
 	if len(l.Victims) > 0 || l.Stage.LostReservationIn != cy.m.Cycles {
 		behind, passesPeaks := cy.check.PreemptorsBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
-		cy.m.ReserveForPreemptor(l.Stage, l.Queue, l.Usage)
+		cy.m.ReserveForPreemptor(l.Stage, l.Queue, l.Needed())
 		l.Stage.PassesPeaks = passesPeaks
 		cy.m.Enqueue(l.Stage)
 		cy.dropPreemptReservations(behind)
@@ -70,7 +70,7 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
 	l.Effect = check.BlocksOthers
 	l.Waits = nil
-	for _, c := range l.Usage {
+	for _, c := range l.Needed() {
 		l.WaitFor(c.ID, 0)
 	}
 	cy.check.WaitForOtherChoices(l)
@@ -85,7 +85,7 @@ func (cy *Cycle) missing(l *check.Candidate) quota.Usage {
 	var missing quota.Usage
 	cy.check.IgnoringOwnReservations(l, func() bool {
 		return cy.m.Tree.WhatIfEvicted(func() bool {
-			for _, c := range l.Usage {
+			for _, c := range l.Needed() {
 				if free := max(0, l.Queue.Node.Available(c.ID)); c.Amount > free {
 					missing.Add(c.ID, c.Amount.Minus(free))
 				}
@@ -99,7 +99,7 @@ func (cy *Cycle) missing(l *check.Candidate) quota.Usage {
 // fitsAlready reports whether there is quota for a stage although its victims have not left yet: the peak reservations of its victims are
 // released at once.
 func (cy *Cycle) fitsAlready(l *check.Candidate) bool {
-	return cy.check.IgnoringOwnReservations(l, func() bool { return l.Queue.Node.Fits(l.Usage) })
+	return cy.check.IgnoringOwnReservations(l, func() bool { return l.Queue.Node.Fits(l.Needed()) })
 }
 
 // reserveNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
