@@ -158,17 +158,17 @@ var _ = Describe("The guards of created objects", func() {
 			GenerateName: "guards-", Annotations: map[string]string{apis.CoStartAnnotation: value},
 		}}
 		expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll), answer)
-	}, SpecTimeout(patience),
-		Entry("none", "", "must be a duration from 0s to 8760h"),
-		Entry("a word", "soon", `or Never, not "soon"`),
-		Entry("a number", "5", "must be a duration from 0s to 8760h"),
-		Entry("negative", "-5m", `not "-5m"`),
-		Entry("more than a year", "8761h", `not "8761h"`),
-		Entry("beyond what a duration can hold", "999999999h999999999h", "must be a duration from 0s to 8760h"),
-		Entry("too long a text", "1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m", "must be a duration from 0s to 8760h"),
-		Entry("zero", "0s", allowed),
-		Entry("in parts", "1h30m0.5s", allowed),
-		Entry("never", apis.Never, allowed),
+	},
+		Entry("none", "", "must be a duration from 0s to 8760h", SpecTimeout(patience)),
+		Entry("a word", "soon", `or Never, not "soon"`, SpecTimeout(patience)),
+		Entry("a number", "5", "must be a duration from 0s to 8760h", SpecTimeout(patience)),
+		Entry("negative", "-5m", `not "-5m"`, SpecTimeout(patience)),
+		Entry("more than a year", "8761h", `not "8761h"`, SpecTimeout(patience)),
+		Entry("beyond what a duration can hold", "999999999h999999999h", "must be a duration from 0s to 8760h", SpecTimeout(patience)),
+		Entry("too long a text", "1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m1m", "must be a duration from 0s to 8760h", SpecTimeout(patience)),
+		Entry("zero", "0s", allowed, SpecTimeout(patience)),
+		Entry("in parts", "1h30m0.5s", allowed, SpecTimeout(patience)),
+		Entry("never", apis.Never, allowed, SpecTimeout(patience)),
 	)
 
 	It("refuse a duration for ClusterQueues on other objects", func(ctx SpecContext) {
