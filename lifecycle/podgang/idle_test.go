@@ -151,18 +151,40 @@ func TestInitialWorkloadReleasesUnusableQuota(t *testing.T) {
 		w.admitAll()
 		w.expect("rr", 2, "has started")
 	})
-	t.Run("while pods wait that it keeps the quota from", func(t *testing.T) {
+	t.Run("while a pod waits that it keeps the quota from", func(t *testing.T) {
 		w := newStarted(t, 2)
 		w.pods = nil
 		w.add(3)
+		w.settle()
+		w.expect("g", 2, "has started")
+		w.now = w.now.Add(w.last.RequeueAfter)
+		w.settle()
+		w.expect("g", 0, "fewer than the 2 pods")
 		w.add(3)
 		w.settle()
-		w.expect("gg", 3, "has started")
-		w.now = w.now.Add(w.last.RequeueAfter)
+		w.admitAll()
+		w.expect("rr", 1, "has started")
+	})
+	t.Run("at once when all pods were recreated with other requests", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.vanish(w.pods[1])
+		w.add(3)
+		w.settle()
+		w.expect("rg", 2, "has started")
+		w.vanish(w.pods[0])
+		w.add(3)
 		w.settle()
 		w.expect("gg", 1, "waits for quota")
 		w.admitAll()
 		w.expect("rr", 1, "has started")
+	})
+	t.Run("not yet when one of the recreated pods still fits", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.pods = nil
+		w.add(3)
+		w.add(1)
+		w.settle()
+		w.expect("gr", 2, "has started")
 	})
 }
 

@@ -20,8 +20,8 @@ const (
 	textFailed    = "All pods of the gang have terminated, not all of them succeeded, and none was recreated"
 )
 
-// outcome returns the Finished condition of an initial quota Workload, or nil while it is needed. It is also no longer needed when no pod has
-// used it for idleGrace, and no waiting pod can be ungated under it.
+// outcome returns the Finished condition of an initial quota Workload, or nil while it is needed. It is also no longer needed when its pods were
+// recreated and ask for something else, or when no pod has used it for idleGrace and no waiting pod can be ungated under it.
 func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
@@ -35,7 +35,7 @@ func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Con
 			return nil // it holds no quota any longer
 		}
 	}
-	if left := b.idle(w); left != 0 {
+	if !b.isReplaced(w) && b.idle(w) != 0 {
 		return nil
 	}
 	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
@@ -66,6 +66,20 @@ func (b *stepBuilder) idle(w *kueue.Workload) time.Duration {
 		b.step.Change = append(b.step.Change, Change{w, withIdle(w, since)})
 	}
 	return b.grace(since)
+}
+
+// isReplaced reports whether as many pods wait as a quota Workload pays for, none of which fits in it, and no pod uses it. Then no pod can be
+// expected that does, and those that wait may need its quota: a StatefulSet recreates a pod with other requests.
+func (b *stepBuilder) isReplaced(w *kueue.Workload) bool {
+	if b.runs(w) || len(b.match([]*kueue.Workload{w})) > 0 {
+		return false
+	}
+	slots := int32(0)
+	for i := range w.Spec.PodSets {
+		p := &w.Spec.PodSets[i]
+		slots += p.Count - reclaimed(w, p.Name, b.podsPaidBy(w))
+	}
+	return len(b.waiting) >= int(slots)
 }
 
 // grace returns how much is left of the time for which quota is kept that no pod uses since then.
