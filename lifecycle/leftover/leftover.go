@@ -108,10 +108,6 @@ func Queued(pod *corev1.Pod) *corev1.Pod {
 	// Kueue also gates pods that ask for no topology.
 	after.Spec.SchedulingGates = slices.DeleteFunc(after.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == kueue.TopologySchedulingGate })
 	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.PodGroupMemberLabel, apis.PodGroupMemberValue)
-	if _, named := podgroup.RefOf(pod); !named {
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.PodGroupNameLabel, pod.Name)
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.PodGroupTotalCountAnnotation, "1")
-	}
 	return after
 }
 

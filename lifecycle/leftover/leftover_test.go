@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/leftover"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // newPod returns a pod with Kueue's finalizer that is gated, running, done or deleted.
@@ -115,8 +116,8 @@ func render(s leftover.Step) string {
 
 func TestQueued(t *testing.T) {
 	single := leftover.Queued(newPod("gated"))
-	if single.Annotations[apis.PodGroupNameLabel] != "gated" || single.Annotations[apis.PodGroupTotalCountAnnotation] != "1" {
-		t.Errorf("annotations %v", single.Annotations)
+	if ref, ok := podgroup.RefOf(single); !ok || ref.String() != "pod.gated" || len(single.Annotations) > 0 {
+		t.Errorf("it is of gang %q, annotations %v", ref, single.Annotations)
 	}
 	member := newPod("gated")
 	member.Labels[apis.PodGroupNameLabel] = "gang"

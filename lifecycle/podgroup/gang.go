@@ -126,7 +126,7 @@ func (r Ref) api() string {
 		return "of scheduling.sigs.k8s.io"
 	case GroupName:
 		return "of scheduling.volcano.sh, scheduling.incubator.k8s.io or incubator.scheduling.k8s.io"
-	case Kueue, Lightweight:
+	case Kueue, Lightweight, Single:
 	}
 	return ""
 }

@@ -34,6 +34,10 @@ func TestRefOf(t *testing.T) {
 		"Koordinator's old label":  {pod: named(map[string]string{"pod-group.scheduling.sigs.k8s.io/name": "g"}, nil), want: "lightweight.g"},
 		"Koordinator's annotation": {pod: named(nil, map[string]string{"gang.scheduling.koordinator.sh/name": "g"}), want: "lightweight.g"},
 		"kube-batch and Volcano":   {pod: named(nil, map[string]string{"scheduling.k8s.io/group-name": "g"}), want: "group-name.g"},
+		"none, and it waits":       {pod: named(map[string]string{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}, nil), want: "pod.pod"},
+		"a group, and it waits": {
+			pod: named(map[string]string{apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodGroupNameLabel: "pod"}, nil), want: "kueue.pod",
+		},
 		"several": {
 			pod:  named(map[string]string{apis.CoschedulingLabel: "a", apis.PodGroupNameLabel: "b"}, map[string]string{apis.GroupNameAnnotation: "c"}),
 			want: "kueue.b",

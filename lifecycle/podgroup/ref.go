@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadname"
 )
 
 // A Kind is a way in which pods name their gang.
@@ -27,6 +28,8 @@ const (
 	Lightweight Kind = "lightweight"
 	// GroupName uses the annotation of kube-batch and Volcano: a PodGroup of one of them.
 	GroupName Kind = "group-name"
+	// Single is for pods that name no gang: each is a gang of one, whose name no other pod can use. There is no object.
+	Single Kind = "pod"
 )
 
 // A Ref names a gang.
@@ -35,7 +38,8 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// RefOf returns the gang that a pod names. If it names several, the first of the Kinds counts, in the order of their declaration.
+// RefOf returns the gang that a pod names. If it names several, the first of the Kinds counts, in the order of their declaration. A member that names
+// none is a gang of one: the admission policies let no pod name a gang later.
 func RefOf(pod *corev1.Pod) (ref Ref, ok bool) {
 	core := ""
 	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
@@ -58,6 +62,9 @@ func RefOf(pod *corev1.Pod) (ref Ref, ok bool) {
 			return Ref{named.kind, pod.Namespace, named.name}, true
 		}
 	}
+	if IsMember(pod) && pod.Name != "" {
+		return Ref{Single, pod.Namespace, pod.Name}, true
+	}
 	return Ref{}, false
 }
 
@@ -71,7 +78,7 @@ func ParseRef(namespace, text string) (ref Ref, ok bool) {
 func (r Ref) String() string { return string(r.Kind) + "." + r.Name }
 
 // HasObject reports whether the gang has a PodGroup, and is not described by its pods alone.
-func (r Ref) HasObject() bool { return r.Kind != Kueue && r.Kind != Lightweight }
+func (r Ref) HasObject() bool { return r.Kind != Kueue && r.Kind != Lightweight && r.Kind != Single }
 
 // Full returns the namespace and the name, in the form of lists of GangGroups.
 func (r Ref) Full() string { return r.Namespace + "/" + r.Name }
@@ -122,11 +129,15 @@ func Digest(parts ...string) string {
 	return hex.EncodeToString(sum[:])[:hashLength]
 }
 
-// WorkloadName returns the name of the first quota Workload of a gang. With Kueue's label it is the name of the group, as in Kueue. All others
-// end with a unique part, which also differs from that of an earlier object of the same name.
+// WorkloadName returns the name of the first quota Workload of a gang. With Kueue's label it is the name of the group, and for a gang of one a name
+// made from that of the pod, as in Kueue. All but the first end with a unique part, which also differs from that of an earlier object of the same name.
 func (g *Gang) WorkloadName() string {
-	if g.Kind == Kueue {
+	switch g.Kind {
+	case Kueue:
 		return fitting(g.Name, maxName, func(c rune) bool { return isNameRune(c) || c == '.' })
+	case Single:
+		return workloadname.Of(workloadname.Owner{Kind: "Pod", Name: g.Name, UID: g.Incarnation()}, "")
+	case Core, Coscheduling, Koordinator, Lightweight, GroupName:
 	}
 	const length = 5
 	name := "podgroup-" + string(g.Kind) + "-" + cut(strings.ToLower(g.Name), maxName, isNameRune)

@@ -193,8 +193,11 @@ var _ = Describe("The guards of pods of groups", func() {
 		alone := newPod(namespace, "alone")
 		Expect(tenant.Create(ctx, alone)).To(Succeed())
 		for _, leave := range []string{
-			`[{"op":"remove","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-name"}]`,
-			`[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-name","value":"g"}]`,
+			`[{"op":"add","path":"/metadata/annotations","value":{"kueue.x-k8s.io/pod-group-name":"g"}}]`,
+			`[{"op":"add","path":"/metadata/annotations","value":{"scheduling.k8s.io/group-name":"g"}}]`,
+			`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"g"}]`,
+			`[{"op":"add","path":"/metadata/labels/scheduling.x-k8s.io~1pod-group","value":"g"}]`,
+			`[{"op":"remove","path":"/spec/schedulingGates"}]`,
 			`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`,
 			`[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"}]`,
 		} {
@@ -268,16 +271,25 @@ var _ = Describe("The guards of pods of groups", func() {
 		for _, notes := range []map[string]string{nil, {"a": "b"}} {
 			pod, err := create(func(pod *corev1.Pod) { pod.Annotations = notes })
 			Expect(err).NotTo(HaveOccurred())
-			Expect(pod.Annotations).To(And(HaveKeyWithValue(apis.PodGroupNameLabel, "alone"), HaveKeyWithValue("kueue.x-k8s.io/pod-group-total-count", "1")))
+			Expect(pod.Annotations).To(Equal(notes), "it names no group that another pod could name")
 			Expect(pod.Labels).To(HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue))
 			Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate))
 		}
 		pod, err := create(label("kueue.x-k8s.io/podset", "main"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate), "a pod of no queued Job has no quota of one")
-		pod, err = create(label(apis.PodGroupNameLabel, "group"))
+		pod, err = create(func(pod *corev1.Pod) {
+			label(apis.PodGroupMemberLabel, apis.PodGroupMemberValue)(pod)
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
+		})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(pod.Annotations).NotTo(HaveKey(apis.PodGroupNameLabel), "it names a group itself")
+		Expect(gatesOf(pod)).To(ConsistOf("example.com/mine", apis.PodAdmissionGate))
+		ofJob := newPod(namespace, "of-job")
+		ofJob.Labels = map[string]string{
+			apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodSetLabel: "main", batchv1.ControllerUidLabel: "x",
+		}
+		ofJob.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
+		expectAnswer(env.adminClient.Create(ctx, ofJob, client.DryRunAll), "do not belong to a JobSet or a queued Job")
 		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "", "web-" })
 		Expect(err).To(MatchError(ContainSubstring("metadata.generateName: a pod of a queue waits as a gang of one")))
 		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName, pod.Labels = "", "web-", nil })

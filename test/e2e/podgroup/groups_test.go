@@ -109,7 +109,10 @@ var _ = Describe("Pods that name a queue and no gang", func() {
 		create(ctx, t.member("alone", 0))
 		t.expectPods(ctx, "", "alone=running")
 		t.expectUsage(ctx, "cpu", 1)
-		Expect(t.workload(ctx, Default, "alone").Spec.PodSets).To(ConsistOf(HaveField("Count", int32(1))))
+		single := t.workloads(ctx, Default)
+		Expect(single).To(HaveLen(1))
+		Expect(single[0].Name).To(HavePrefix("pod-alone-"))
+		Expect(single[0].Spec.PodSets).To(ConsistOf(HaveField("Count", int32(1))))
 		template := t.member("", 0)
 		template.Labels["app"], template.Spec.RestartPolicy = "web", corev1.RestartPolicyAlways
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: "web"}, Spec: appsv1.StatefulSetSpec{
@@ -122,7 +125,7 @@ var _ = Describe("Pods that name a queue and no gang", func() {
 		}, NodeTimeout(patience))
 		t.expectUsage(ctx, "cpu", 2)
 		t.end(ctx, corev1.PodSucceeded, "alone")
-		t.expectFinished(ctx, "alone")
+		t.expectFinished(ctx, single[0].Name)
 		t.expectPods(ctx, "web-", "web-0=running", "web-1=running")
 		t.expectUsage(ctx, "cpu", 2)
 		before := t.pods(ctx, Default)
@@ -134,8 +137,29 @@ var _ = Describe("Pods that name a queue and no gang", func() {
 		}).WithContext(ctx).Should(Succeed())
 		t.expectPods(ctx, "web-", "web-0=running", "web-1=running")
 		t.expectUsage(ctx, "cpu", 2)
+		By("giving a pod that is recreated with other requests the quota of the one before it")
+		Expect(env.Admin.Patch(ctx, set, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/replicas","value":1},
+			{"op":"replace","path":"/spec/template/spec/containers/0/resources/requests/cpu","value":"2"}]`)))).To(Succeed())
+		t.expectPods(ctx, "web-", "web-0=running")
+		t.expectUsage(ctx, "cpu", 2)
 		Expect(env.Admin.Delete(ctx, set, client.PropagationPolicy("Background"))).To(Succeed())
 		t.expectUsage(ctx, "cpu", 0)
+	}, SpecTimeout(specTimeout))
+
+	It("are in no group that has the name of the pod", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		create(ctx, t.member("same", 0))
+		t.expectPods(ctx, "", "same=running")
+		create(ctx, t.member("other", 0).label(apis.PodGroupNameLabel, "same").annotate(apis.PodGroupTotalCountAnnotation, "1"))
+		t.expectPods(ctx, "", "other=running", "same=running")
+		t.expectUsage(ctx, "cpu", 2)
+		create(ctx, t.member("later", 0))
+		t.expectPods(ctx, "later", "later=gated")
+
+		By("evicting the group")
+		group := t.workload(ctx, Default, "same")
+		Expect(env.Admin.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":false}}`)))).To(Succeed())
+		t.expectPods(ctx, "", "later=running", "same=running")
 	}, SpecTimeout(specTimeout))
 })
 
