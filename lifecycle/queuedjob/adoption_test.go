@@ -115,3 +115,37 @@ func TestAdopt(t *testing.T) {
 		})
 	}
 }
+
+// TestExemptionEnds: an adopted Job that is evicted or suspended is no longer exempt from preemption when its quota is released.
+func TestExemptionEnds(t *testing.T) {
+	suspend := func(j *batchv1.Job) { metav1.SetMetaDataAnnotation(&j.ObjectMeta, apis.SuspendedAnnotation, "true") }
+	for name, c := range map[string]struct {
+		change func(*batchv1.Job)
+		evict  func(*kueue.Workload) *kueue.Workload
+	}{
+		"evicted":               {func(*batchv1.Job) {}, evicted},
+		"suspended by its user": {suspend, func(w *kueue.Workload) *kueue.Workload { return w }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job, w := stopped()
+			job.Status.StartTime = nil
+			job = queuedjob.Restored(job)
+			c.change(job)
+			w = c.evict(adoption.Marked(w))
+			for range 5 {
+				step := queuedjob.Next(snapshot(job, w))
+				if step.ReleaseQuota != nil {
+					if w.Annotations[apis.AdoptedAnnotation] != "" {
+						t.Errorf("releases quota while it is exempt: %s", parts(step))
+					}
+					return
+				}
+				if step.Change == nil {
+					t.Fatalf("writes %q, want a change or the release of quota", parts(step))
+				}
+				w = step.Change.After
+			}
+			t.Error("never releases its quota")
+		})
+	}
+}

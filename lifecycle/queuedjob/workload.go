@@ -107,6 +107,9 @@ func (w *Step) adjust(s *Snapshot, workload *kueue.Workload) {
 	s.prioritize(after)
 	if !quotaworkload.HoldsQuota(workload) {
 		s.follow(after)
+	}
+	// The exemption ends before the quota is released: otherwise the engine could admit the Job again with it.
+	if !quotaworkload.HoldsQuota(workload) || quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) || IsSuspendedByUser(s.Job) {
 		delete(after.Annotations, apis.AdoptedAnnotation)
 	}
 	w.changeTo(workload, after)
