@@ -139,7 +139,7 @@ var _ = Describe("Pods that name a queue and no gang", func() {
 		t.expectUsage(ctx, "cpu", 2)
 		By("giving a pod that is recreated with other requests the quota of the one before it")
 		Expect(env.Admin.Patch(ctx, set, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/replicas","value":1},
-			{"op":"replace","path":"/spec/template/spec/containers/0/resources/requests/cpu","value":"2"}]`)))).To(Succeed())
+			{"op":"replace","path":"/spec/template/spec/containers/0/resources","value":{"requests":{"cpu":"2"}}}]`)))).To(Succeed())
 		t.expectPods(ctx, "web-", "web-0=running")
 		t.expectUsage(ctx, "cpu", 2)
 		Expect(env.Admin.Delete(ctx, set, client.PropagationPolicy("Background"))).To(Succeed())
