@@ -1,8 +1,10 @@
 package queuedjob
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -95,11 +97,40 @@ func (r *Reconciler) readTarget(ctx context.Context, s *queuedjob.Snapshot) erro
 	if s.Target, missing, err = apply.AdoptionTarget(ctx, r.config.Client, "Job", queue, r.config.Charges); err != nil {
 		return err
 	}
+	if err := r.readForeign(ctx, s); err != nil {
+		return err
+	}
 	switch {
+	case !adoption.IsOlder(s.Job, since) && childjob.IsHeld(s.Job):
+		s.Refusal = adoption.NotOlderSuspended("Job")
 	case !adoption.IsOlder(s.Job, since):
 		s.Refusal = adoption.NotOlder("Job")
 	case s.Refusal == "" && missing != "" && !childjob.IsHeld(s.Job):
 		s.Refusal = missing
+	}
+	return nil
+}
+
+// readForeign reads the Workloads that Kueue has made for a Job under other names than that of its quota Workload.
+func (r *Reconciler) readForeign(ctx context.Context, s *queuedjob.Snapshot) error {
+	var made kueue.WorkloadList
+	if err := r.config.Client.List(ctx, &made, client.InNamespace(s.Key.Namespace), client.MatchingLabels{apis.JobUIDLabel: string(s.Job.UID)}); err != nil {
+		return fmt.Errorf("list Workloads of Kueue for Job %s: %w", s.Key, err)
+	}
+	if prebuilt := cmp.Or(s.Job.Labels[apis.PrebuiltWorkloadKey], s.Job.Annotations[apis.PrebuiltWorkloadKey]); prebuilt != "" {
+		var workload kueue.Workload
+		err := r.config.Client.Get(ctx, types.NamespacedName{Namespace: s.Key.Namespace, Name: prebuilt}, &workload)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read prebuilt Workload %q of Job %s: %w", prebuilt, s.Key, err)
+		}
+		if err == nil && !slices.ContainsFunc(made.Items, func(w kueue.Workload) bool { return w.UID == workload.UID }) {
+			made.Items = append(made.Items, workload)
+		}
+	}
+	for i := range made.Items {
+		if queuedjob.IsForeignWorkload(s.Job, &made.Items[i]) {
+			s.Foreign = append(s.Foreign, &made.Items[i])
+		}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (r *Reconciler) write(ctx context.Context, s *queuedjob.Snapshot, step *que
 	}
 	err := step.Write(&queuedjob.Writer{
 		Create: part(r.create), Admit: part(r.admit), Adopt: part(r.adopt), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release), Resize: part(r.resize),
-		EndPods: part(r.endPods), Progress: part(r.progress), ReleaseQuota: part(r.releaseQuota), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
+		Ungate: part(r.ungate), EndPods: part(r.endPods), Progress: part(r.progress), ReleaseQuota: part(r.releaseQuota), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
 		Change:           func(w *queuedjob.Step) error { return r.writer.Change(ctx, w.Change.Before, w.Change.After) },
 		Conclude:         func(w *queuedjob.Step) error { return r.suspend(ctx, w.Conclude, new(false)) },
 		Reclaim:          func(w *queuedjob.Step) error { return r.writer.Reclaim(ctx, w.Reclaim.Workload, w.Reclaim.Pods) },
@@ -166,6 +166,17 @@ func (r *Reconciler) resize(ctx context.Context, _ *queuedjob.Snapshot, w *queue
 	}
 	if from, to := ptr.Deref(before.Spec.Parallelism, 1), ptr.Deref(after.Spec.Parallelism, 1); from != to {
 		events.JobResized(to).Emit(r.config.Recorder, before)
+	}
+	return nil
+}
+
+// ungate removes Kueue's gate for elastic Jobs from pods of a Job that runs.
+func (r *Reconciler) ungate(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
+	for _, pod := range w.Ungate {
+		err := r.config.Client.Patch(ctx, queuedjob.Ungated(pod), patch.Locked(pod, pod.ResourceVersion))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("ungate pod %s of Job %s: %w", client.ObjectKeyFromObject(pod), s.Key, err)
+		}
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ package adoption
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -158,8 +157,11 @@ func Unresolved(kind, localQueue string, clusterQueue kueue.ClusterQueueReferenc
 }
 
 // NotOlder returns what to do with an object that runs without quota although admission policies were in force when it was created.
-func NotOlder(kind string) string {
-	return strings.Join([]string{
-		"the ", kind, " runs without quota: it was not held when it was created, after the admission policies were installed; delete it, and submit it again",
-	}, "")
+func NotOlder(kind string) string { return notHeld(kind, "runs without quota") }
+
+// NotOlderSuspended does the same for one that is suspended.
+func NotOlderSuspended(kind string) string { return notHeld(kind, "is not queued") }
+
+func notHeld(kind, state string) string {
+	return fmt.Sprintf("the %s %s: it was not held when it was created, after the admission policies were installed; delete it, and submit it again", kind, state)
 }

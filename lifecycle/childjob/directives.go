@@ -131,8 +131,8 @@ func Restored(job *batchv1.Job) *batchv1.Job {
 	return restored
 }
 
-// WithForeignAdditions records in annotations what another manager has added to the pod template of a Job: labels that name the quota of its pods, and,
-// if the template before the additions is known, node labels, tolerations, scheduling gates, and other labels and annotations.
+// WithForeignAdditions records in annotations what another manager has added to the pod template of a Job: labels that name the quota of its pods, the
+// scheduling gate of elastic Jobs, and, if the template before the additions is known, node labels, tolerations, other gates, labels and annotations.
 func WithForeignAdditions(job *batchv1.Job, original *corev1.PodTemplateSpec) *batchv1.Job {
 	after := job.DeepCopy()
 	template := &after.Spec.Template
@@ -144,6 +144,7 @@ func WithForeignAdditions(job *batchv1.Job, original *corev1.PodTemplateSpec) *b
 	for _, key := range []string{apis.PodSetLabel, apis.ClusterQueueLabel, apis.LocalQueueLabel} {
 		delete(original.Labels, key)
 	}
+	original.Spec.SchedulingGates = slices.DeleteFunc(original.Spec.SchedulingGates, isElasticGate)
 	added.Labels = addedKeys(template.Labels, original.Labels)
 	// The Job controller has added its own labels, which original may lack.
 	added.Labels = slices.DeleteFunc(added.Labels, func(key string) bool { return isOfController(key) || selects(job.Spec.Selector, key) })
@@ -163,6 +164,10 @@ func WithForeignAdditions(job *batchv1.Job, original *corev1.PodTemplateSpec) *b
 		return job
 	}
 	return after
+}
+
+func isElasticGate(gate corev1.PodSchedulingGate) bool {
+	return gate.Name == kueue.ElasticJobSchedulingGate
 }
 
 func isOfController(key string) bool {

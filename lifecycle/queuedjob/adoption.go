@@ -19,6 +19,11 @@ import (
 //
 //	runs  ->  quota Workload created, gated  ->  admitted to what its pods use  ->  labelled as a queued Job, which runs on
 //	is suspended  ->  labelled as a queued Job, which waits for quota
+//
+// Before the label is written, the other Workloads are deleted that Kueue has for the Job.
+//
+// Of an elastic Job that runs, Kueue gates the pods for which it has no quota. Those that are not gated are charged. The Job gets their number, and
+// its annotations record its size, as if its user had enlarged it: it grows when there is quota.
 
 // IsForeign reports whether a Job names a queue and is not held, so that it can only have been created before the admission policies. The pods of a
 // Job whose template names a group wait for quota themselves.
@@ -40,10 +45,18 @@ func (w *Step) adopt(s *Snapshot) {
 		w.refuseAdoption("spec.manualSelector is not supported in a queued Job: the Job runs without quota; delete it, and submit it again without the field")
 	case s.Refusal != "":
 		w.refuseAdoption(s.Refusal)
-	case childjob.IsHeld(s.Job):
-		w.Adopt = s.adopted(workload)
+	case childjob.IsHeld(s.Job) || w.charge(s, workload):
+		w.complete(s, workload)
+	}
+}
+
+// charge takes the next step to charge a Job that runs, and reports whether it is charged.
+func (w *Step) charge(s *Snapshot, workload *kueue.Workload) bool {
+	w.readsPods = isGated(s.Job)
+	switch {
 	case workload == nil:
 		w.Create = adoption.Marked(newWorkload(s))
+		w.Create.Spec.PodSets[0].Count = s.runningSize()
 	case !workload.DeletionTimestamp.IsZero():
 		w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
 	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished) || s.isOfAnother(workload):
@@ -53,8 +66,40 @@ func (w *Step) adopt(s *Snapshot) {
 	case !quotaworkload.HoldsQuota(workload):
 		w.Admit = &Admit{workload, s.Target.Admission(workload)}
 	default:
-		w.Adopt = s.adopted(workload)
+		return true
 	}
+	return false
+}
+
+// complete makes a Job a queued Job when Kueue has no other Workload for it: the engine would count that, too.
+func (w *Step) complete(s *Snapshot, workload *kueue.Workload) {
+	if len(s.Foreign) == 0 {
+		w.Adopt = s.adopted(workload)
+		return
+	}
+	w.DeleteWorkloads = append(w.DeleteWorkloads, s.Foreign...)
+	w.requeueWithin(recheckDeleted)
+}
+
+// IsForeignWorkload reports whether Kueue has made a Workload for a Job under another name than that of its quota Workload: a slice of an elastic
+// Job, or a Workload that was prebuilt.
+func IsForeignWorkload(job *batchv1.Job, workload *kueue.Workload) bool {
+	return metav1.IsControlledBy(workload, job) && workload.Labels[apis.JobLabel] == "" && workload.Name != nameOf(job)
+}
+
+// runningSize returns how many pods at once are charged for a Job that runs: those of an elastic Job that are not gated, and all of other Jobs.
+func (s *Snapshot) runningSize() int32 {
+	all := childjob.PodsAtOnce(s.Job)
+	if !isGated(s.Job) || !Elastic(s.Job) {
+		return all
+	}
+	ungated := int32(0)
+	for _, pod := range s.Owned.Pods {
+		if !hasGate(&pod.Spec) {
+			ungated++
+		}
+	}
+	return min(max(ungated, 1), all)
 }
 
 func (w *Step) refuseAdoption(why string) {
@@ -65,12 +110,23 @@ func (w *Step) refuseAdoption(why string) {
 // isOfAnother reports whether a quota Workload that Kueue has left is for other pods than those of the Job.
 func (s *Snapshot) isOfAnother(workload *kueue.Workload) bool {
 	wanted := s.podSet()
+	wanted.Count = s.runningSize()
+	if len(workload.Spec.PodSets) == 1 && isGated(s.Job) && Elastic(s.Job) {
+		// Pods that have terminated since are replaced by gated ones.
+		wanted.Count = min(max(wanted.Count, workload.Spec.PodSets[0].Count), childjob.PodsAtOnce(s.Job))
+	}
 	return len(workload.Spec.PodSets) != 1 || !isSamePodSet(&workload.Spec.PodSets[0], &wanted) || workload.Spec.QueueName != queueOf(s.Job)
 }
 
-// adopted returns the Job as a queued Job. What another manager has added to its pods is recorded, so that an eviction removes it.
+// adopted returns the Job as a queued Job. What another manager has added to its pods is recorded, so that an eviction removes it. The name of a prebuilt
+// Workload is removed: the Job has a quota Workload that the manager has made.
 func (s *Snapshot) adopted(workload *kueue.Workload) *batchv1.Job {
 	after := s.Job.DeepCopy()
+	if workload != nil && isGated(s.Job) && Elastic(s.Job) && childjob.IsRunning(s.Job) {
+		after = sized(after, workload.Spec.PodSets[0].Count)
+	}
+	delete(after.Labels, apis.PrebuiltWorkloadKey)
+	delete(after.Annotations, apis.PrebuiltWorkloadKey)
 	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.HoldLabel, apis.HoldQueued)
 	var original *corev1.PodTemplateSpec
 	if workload != nil {

@@ -149,3 +149,106 @@ func TestExemptionEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestForeignWorkloads: other Workloads that Kueue has for a Job are deleted when the Job is charged, and before it becomes a queued Job.
+func TestForeignWorkloads(t *testing.T) {
+	prebuilt := func(j *batchv1.Job) {
+		j.Labels[apis.PrebuiltWorkloadKey] = "own"
+		j.Annotations = map[string]string{apis.PrebuiltWorkloadKey: "own"}
+	}
+	own := func(job *batchv1.Job) *kueue.Workload {
+		return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+			Name: "own", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		}}
+	}
+	job := foreign(prebuilt)
+	w := own(job)
+	if !queuedjob.IsForeignWorkload(job, w) || queuedjob.IsForeignWorkload(job, waiting(newJob())) {
+		t.Error("a prebuilt Workload of the Job, and only that, is foreign")
+	}
+	w.OwnerReferences[0].UID = "other"
+	if queuedjob.IsForeignWorkload(job, w) {
+		t.Error("a Workload of another Job is not foreign")
+	}
+	if got := queuedjob.Misuse(job); got != "" {
+		t.Errorf("a Job that runs is refused: %s", got)
+	}
+	job.Spec.Suspend = new(true)
+	if queuedjob.Misuse(job) == "" {
+		t.Error("a suspended Job with a prebuilt Workload is not refused")
+	}
+	job.Spec.Suspend = new(false)
+	charged := adoption.Marked(waiting(newJob()))
+	charged = workloadstatus.Merge(charged, new(workloadstatus.Admitted(charged, admission(charged), start)))
+	for _, c := range []struct {
+		workload *kueue.Workload
+		foreign  []*kueue.Workload
+		want     string
+	}{
+		{nil, []*kueue.Workload{own(job)}, "create"},
+		{charged, []*kueue.Workload{own(job)}, "delete-workloads"},
+		{charged, nil, "adopt"},
+	} {
+		s := snapshot(job, c.workload)
+		s.Foreign, s.Target = c.foreign, &adoption.Target{Queue: &kueue.ClusterQueue{}}
+		step := queuedjob.Next(s)
+		if got := parts(step); got != c.want {
+			t.Errorf("writes %q, want %q", got, c.want)
+		}
+		if step.Adopt != nil && step.Adopt.Labels[apis.PrebuiltWorkloadKey]+step.Adopt.Annotations[apis.PrebuiltWorkloadKey] != "" {
+			t.Error("an adopted Job names a prebuilt Workload")
+		}
+		if len(step.DeleteWorkloads) > 0 && step.RequeueAfter == 0 {
+			t.Error("is not reconciled when the Workloads are gone")
+		}
+	}
+}
+
+// TestElasticAdoption: of an elastic Job that Kueue ran, the pods are charged that have quota. The others are asked for by a growth.
+func TestElasticAdoption(t *testing.T) {
+	gates := []corev1.PodSchedulingGate{{Name: kueue.ElasticJobSchedulingGate}}
+	pod := func(gates ...corev1.PodSchedulingGate) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{SchedulingGates: gates}}
+	}
+	job := foreign(func(j *batchv1.Job) {
+		j.Annotations = map[string]string{apis.ElasticJobAnnotation: "true"}
+		j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(8))
+		j.Spec.Template.Spec.SchedulingGates = gates
+		j.Status.Active, j.Status.Ready = 4, new(int32(2))
+	})
+	s := snapshot(job, nil)
+	s.Target = &adoption.Target{Queue: &kueue.ClusterQueue{}}
+	s.Owned.Pods = []*corev1.Pod{pod(), pod(), pod(gates...), pod(gates...)}
+	step := queuedjob.Next(s)
+	if step.Create == nil || step.Create.Spec.PodSets[0].Count != 2 || !step.NeedsLive() {
+		t.Fatalf("creates %+v, want a quota Workload for 2 pods by a live read", step.Create)
+	}
+	w := step.Create
+	w.UID = "w1"
+	w = workloadstatus.Merge(w, new(workloadstatus.Admitted(w, admission(w), start)))
+	s.Owned.Workloads = []*kueue.Workload{w}
+	s.Owned.Pods = s.Owned.Pods[1:] // one has terminated
+	step = queuedjob.Next(s)
+	if got := parts(step); got != "adopt" {
+		t.Fatalf("writes %q, want adopt", got)
+	}
+	job = step.Adopt
+	if *job.Spec.Parallelism != 2 || job.Annotations[apis.SizeAnnotation] != "4" || len(queuedjob.Restored(job).Spec.Template.Spec.SchedulingGates) > 0 {
+		t.Errorf("adopted with parallelism %d, annotations %v, restored to gates %v", *job.Spec.Parallelism, job.Annotations, queuedjob.Restored(job).Spec.Template.Spec.SchedulingGates)
+	}
+
+	w = queuedjob.Next(snapshot(job, w)).Change.After // it is no longer gated
+	s = snapshot(job, w)
+	s.Owned.Pods = []*corev1.Pod{pod(), pod(gates...), pod(gates...)}
+	if step = queuedjob.Next(s); len(step.Ungate) > 0 || !step.NeedsLive() || step.Create == nil || step.Create.Spec.PodSets[0].Count != 2 {
+		t.Errorf("ungates %d of 3 pods with quota for 2, creates %+v", len(step.Ungate), step.Create)
+	}
+	s.Owned.Pods = s.Owned.Pods[:2]
+	if step = queuedjob.Next(s); len(step.Ungate) != 1 || len(queuedjob.Ungated(step.Ungate[0]).Spec.SchedulingGates) > 0 {
+		t.Errorf("ungates %d pods, want the one that is gated", len(step.Ungate))
+	}
+	job.Status.Ready = new(int32(4))
+	if step = queuedjob.Next(s); len(step.Ungate) > 0 {
+		t.Error("looks for gated pods although all are ready")
+	}
+}

@@ -10,19 +10,20 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // Misuse returns what the user has to change before a Job can be queued, or "". The admission policies refuse all of this when the Job is
-// created; a Job that was created while they were not installed can still have it.
+// created; a Job that was created while they were not installed can still have it. A prebuilt Workload of a Job that runs since then is replaced.
 func Misuse(job *batchv1.Job) string {
-	queue := job.Labels[apis.QueueLabel]
+	queue, isAdopted := job.Labels[apis.QueueLabel], IsForeign(job) && !childjob.IsHeld(job)
 	switch {
 	case queue == "":
 		return fmt.Sprintf("the Job names no LocalQueue: set the label %s", apis.QueueLabel)
 	case len(validation.IsDNS1123Subdomain(queue)) > 0:
 		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: name one that exists in the namespace of the Job", queue, apis.QueueLabel)
-	case job.Labels[apis.PrebuiltWorkloadKey] != "" || job.Annotations[apis.PrebuiltWorkloadKey] != "":
+	case !isAdopted && (job.Labels[apis.PrebuiltWorkloadKey] != "" || job.Annotations[apis.PrebuiltWorkloadKey] != ""):
 		return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workload of a Job: submit it again without", apis.PrebuiltWorkloadKey)
 	case ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName:
 		return fmt.Sprintf("spec.managedBy is %q: the Job controller makes no pods for it; delete the Job and submit it again without the field", *job.Spec.ManagedBy)

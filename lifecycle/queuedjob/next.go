@@ -26,6 +26,9 @@ const podsEvery = 2 * time.Second
 // recheckForeign is when a Job that cannot be adopted is reconciled again.
 const recheckForeign = 10 * time.Second
 
+// recheckDeleted is when a Job is reconciled again whose Workloads of Kueue were deleted: no watch maps them to the Job.
+const recheckDeleted = time.Second
+
 // Why a Job is held again, for its user.
 const (
 	whyNoQuota = "it runs without quota"
@@ -214,9 +217,11 @@ func (w *Step) advance(s *Snapshot, workload *kueue.Workload) {
 	case len(quotaworkload.Gates(workload)) == 0 && s.isResizable():
 		w.reportReadinessOf(workload, childjob.IsReadyWith(s.Job, s.paid(workload).Base))
 		w.resize(s, workload)
+		w.ungate(s)
 	case len(quotaworkload.Gates(workload)) == 0 && w.dropGrowths(s):
 		w.reportReadinessOf(workload, childjob.IsReady(s.Job))
 		w.release(s, workload)
+		w.ungate(s)
 	}
 }
 

@@ -132,7 +132,7 @@ func parts(w *queuedjob.Step) string {
 	}
 	_ = w.Write(&queuedjob.Writer{
 		Create: note("create"), Change: note("change"), Hold: note("hold"), Conclude: note("conclude"), ClearSuspended: note("clear-suspended"), ClearStart: note("clear-start"), Restore: note("restore"),
-		Release: note("release"), Admit: note("admit"), Adopt: note("adopt"), EndPods: note("end-pods"), Progress: note("progress"), Reclaim: note("reclaim"), ReleaseQuota: note("release-quota"),
+		Release: note("release"), Admit: note("admit"), Adopt: note("adopt"), Ungate: note("ungate"), EndPods: note("end-pods"), Progress: note("progress"), Reclaim: note("reclaim"), ReleaseQuota: note("release-quota"),
 		Reopen: note("reopen"), RemoveFinalizers: note("remove-finalizers"), DeleteWorkloads: note("delete-workloads"), Report: note("report"),
 		DeleteExpired: note("delete-expired"),
 	})

@@ -44,6 +44,8 @@ type Snapshot struct {
 	Flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
 	// Target is where a Job is charged that was there before the admission policies, or nil for other Jobs.
 	Target *adoption.Target
+	// Foreign has the other Workloads that Kueue has made for such a Job.
+	Foreign []*kueue.Workload
 	// Charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
 	Charged map[types.UID]bool
 	// Retention configures how long finished quota Workloads are kept, and Jobs that the manager has deactivated.

@@ -39,6 +39,8 @@ type Step struct {
 	Release *Release
 	// Resize is an elastic Job that runs with another size, or nil.
 	Resize *Resize
+	// Ungate has pods of a Job that runs and still has Kueue's gate for elastic Jobs in its pod template.
+	Ungate []*corev1.Pod
 	// EndPods has pods of a Job that is being deleted, which the Job controller does not end.
 	EndPods []*corev1.Pod
 	// Progress has the conditions PodsReady and Finished that differ, or is nil.
@@ -63,7 +65,7 @@ type Step struct {
 	// RequeueAfter is when to reconcile again without a change, or zero.
 	RequeueAfter time.Duration
 
-	// readsPods is true if the Step depends on the pods of an elastic Job.
+	// readsPods is true if the Step depends on the pods of the Job.
 	readsPods bool
 }
 
@@ -116,7 +118,7 @@ func (w *Step) requeueWithin(left time.Duration) {
 
 // A Writer writes the parts of a Step. The order of the functions is the order of the writes.
 type Writer struct {
-	Create, Admit, Adopt, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, Resize, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
+	Create, Admit, Adopt, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, Resize, Ungate, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
 	RemoveFinalizers, DeleteWorkloads, DeleteExpired, Report func(*Step) error
 }
 
@@ -137,6 +139,7 @@ func (w *Step) Write(to *Writer) error {
 		{w.Restore != nil, to.Restore},
 		{w.Release != nil, to.Release},
 		{w.Resize != nil, to.Resize},
+		{len(w.Ungate) > 0, to.Ungate},
 		{len(w.EndPods) > 0, to.EndPods},
 		{w.Progress != nil, to.Progress},
 		{w.Reclaim != nil, to.Reclaim},
