@@ -23,11 +23,13 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/leftover"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 const (
@@ -106,7 +108,7 @@ func (s *sweeper) sweep(ctx context.Context) (left, wrote bool, err error) {
 	for _, group := range groups {
 		step := leftover.Next(group)
 		left = left || !step.IsDone
-		wrote = wrote || len(step.Unpin)+len(step.Queue) > 0 || step.Mark != nil || step.Delete != nil
+		wrote = wrote || !step.IsEmpty()
 		failed = errors.Join(failed, s.write(ctx, &step))
 	}
 	return left || failed != nil, wrote, failed
@@ -210,24 +212,49 @@ func (s *sweeper) manages(ctx context.Context, namespace string) (bool, error) {
 
 // write writes the step of one group.
 func (s *sweeper) write(ctx context.Context, step *leftover.Step) error {
-	for _, pod := range step.Unpin {
+	unpinned := func(pod *corev1.Pod) *corev1.Pod {
 		after := pod.DeepCopy()
 		controllerutil.RemoveFinalizer(after, apis.KueueManagedKey)
-		if err := s.config.Client.Patch(ctx, after, patch.Locked(pod, pod.ResourceVersion)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove Kueue's finalizer of pod %s: %w", client.ObjectKeyFromObject(pod), err)
-		}
+		return after
+	}
+	if err := s.changePods(ctx, step.Unpin, "remove Kueue's finalizer of", unpinned); err != nil {
+		return err
 	}
 	if step.Mark != nil {
 		if err := s.writer.Change(ctx, step.Mark, adoption.Marked(step.Mark)); err != nil {
 			return err
 		}
 	}
+	if err := s.changePods(ctx, step.Adopt, "adopt", func(pod *corev1.Pod) *corev1.Pod { return podgang.AdoptedPod(pod, step.Payer) }); err != nil {
+		return err
+	}
+	if step.Take != nil {
+		if err := s.writer.Change(ctx, step.Take, podgang.AdoptedWorkload(step.Take, step.Gang)); err != nil {
+			return err
+		}
+	}
 	if step.Delete != nil {
 		return s.writer.DeleteAll(ctx, []*kueue.Workload{step.Delete})
+	}
+	if err := s.changePods(ctx, step.Forget, "remove Kueue's label of", leftover.Forgotten); err != nil {
+		return err
 	}
 	for _, pod := range step.Queue {
 		if err := s.queue(ctx, pod); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("queue pod %s, which waited for Kueue: %w", client.ObjectKeyFromObject(pod), err)
+		}
+	}
+	for _, pod := range step.Stuck {
+		events.Misconfigured(leftover.CannotAdopt).Emit(s.config.Recorder, pod)
+	}
+	return nil
+}
+
+// changePods writes pods that must not have changed since they were read.
+func (s *sweeper) changePods(ctx context.Context, pods []*corev1.Pod, attempt string, change func(*corev1.Pod) *corev1.Pod) error {
+	for _, pod := range pods {
+		if err := s.config.Client.Patch(ctx, change(pod), patch.Locked(pod, pod.ResourceVersion)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("%s pod %s: %w", attempt, client.ObjectKeyFromObject(pod), err)
 		}
 	}
 	return nil

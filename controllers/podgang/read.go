@@ -56,6 +56,9 @@ func (r *Reconciler) past() readers {
 	return readers{
 		objects: r.live, pods: r.live,
 		findPods: func(ref podgroup.Ref) []client.ListOption {
+			if ref.Kind == podgroup.Single {
+				return []client.ListOption{client.InNamespace(ref.Namespace), podLabels(ref), client.MatchingFields{metav1.ObjectNameField: ref.Name}}
+			}
 			return []client.ListOption{client.InNamespace(ref.Namespace), podLabels(ref)}
 		},
 		findWorkloads: func(ref podgroup.Ref) []client.ListOption {

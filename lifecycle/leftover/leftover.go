@@ -1,7 +1,7 @@
 // Package leftover decides what becomes of pods and Workloads that Kueue managed when Tranche took its place. Jobs and JobSets are adopted by their own
 // controllers, together with their Workloads. What they do not look at is cleaned here: Workloads whose owners have finished, and pods that Kueue
-// queued by themselves or as a group. Such pods that run keep Kueue's Workload, which is charged until they have terminated. Those that wait are
-// queued by Tranche.
+// queued by themselves or as a group. Those that run become a gang that has started, whose quota Workload is that of Kueue. Those that wait are queued
+// by Tranche.
 package leftover
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
@@ -55,49 +56,107 @@ type Group struct {
 	Workload *kueue.Workload
 }
 
-// A Step is what to write. Release comes first, and Queue last: a pod is queued when the Workload of Kueue, which may have the same name as that of
-// Tranche, is gone.
+// A Step is what to write, in the order of the fields. A pod is queued when the Workload of Kueue is that of its gang or is gone: it may have the name
+// of another Workload of the gang.
 type Step struct {
 	// Unpin has pods that lose Kueue's finalizer.
 	Unpin []*corev1.Pod
-	// Mark is a Workload that no preemption may evict, because nothing would stop its pods.
+	// Mark is a Workload that no preemption may evict from now on.
 	Mark *kueue.Workload
+	// Adopt has pods that run, or have run, and become members of a gang that has started. Payer is the Workload that pays for them.
+	Adopt []*corev1.Pod
+	Payer *kueue.Workload
+	// Take is the same Workload when its pods were adopted, or nil. It becomes the quota Workload of the gang Gang.
+	Take *kueue.Workload
+	Gang podgroup.Ref
 	// Delete is a Workload that is no longer needed.
 	Delete *kueue.Workload
+	// Forget has adopted pods that lose Kueue's label, by which they were found.
+	Forget []*corev1.Pod
 	// Queue has pods that wait, and that wait for Tranche from now on.
 	Queue []*corev1.Pod
+	// Stuck has pods that run and cannot be adopted.
+	Stuck []*corev1.Pod
 	// IsDone is true if nothing of the group is left to Kueue's objects.
 	IsDone bool
 }
 
-// Next returns the next step for a group.
+// IsEmpty reports whether there is nothing to write.
+func (s *Step) IsEmpty() bool {
+	return len(s.Unpin)+len(s.Adopt)+len(s.Forget)+len(s.Queue) == 0 && s.Mark == nil && s.Take == nil && s.Delete == nil
+}
+
+// Next returns the next step for a group:
+//
+//	runs  ->  Workload marked, pods adopted  ->  Workload taken  ->  pods forgotten, those that wait are queued
+//	waits  ->  Workload deleted  ->  pods queued
 func Next(g *Group) Step {
 	var s Step
 	var runs bool
-	var waiting []*corev1.Pod
+	var begun, adopted, waiting []*corev1.Pod
 	for _, pod := range g.Pods {
-		isWaiting := isGated(pod) && !isTerminal(pod) && pod.DeletionTimestamp.IsZero()
-		if isWaiting {
+		switch {
+		case podgroup.IsMember(pod):
+			adopted = append(adopted, pod)
+			runs = runs || podgroup.IsActive(pod)
+			continue
+		case podgroup.IsWaiting(pod):
 			waiting = append(waiting, pod)
 			continue
+		case podgroup.IsActive(pod):
+			runs = true
 		}
-		runs = runs || !isTerminal(pod) && !isGated(pod)
+		if !podgroup.IsGated(pod) {
+			begun = append(begun, pod)
+		}
 		if slices.Contains(pod.Finalizers, apis.KueueManagedKey) {
 			s.Unpin = append(s.Unpin, pod)
 		}
 	}
 	switch {
-	case runs:
-		if w := g.Workload; w != nil && w.DeletionTimestamp.IsZero() && quotaworkload.HoldsQuota(w) && w.Annotations[apis.AdoptedAnnotation] == "" {
-			s.Mark = w
-		}
+	case runs && g.Workload != nil:
+		s.adopt(g.Workload, begun, adopted)
 	case g.Workload != nil:
 		s.Delete = g.Workload
+	case slices.ContainsFunc(begun, podgroup.IsActive):
 	default:
-		s.Queue = waiting
-		s.IsDone = len(waiting) == 0
+		s.Forget, s.Queue = adopted, waiting
+		s.IsDone = len(adopted)+len(waiting) == 0
 	}
 	return s
+}
+
+// adopt makes pods that run, and their Workload, a gang that has started. begun are the pods that are no members of it yet.
+func (s *Step) adopt(w *kueue.Workload, begun, adopted []*corev1.Pod) {
+	if !w.DeletionTimestamp.IsZero() || !quotaworkload.HoldsQuota(w) {
+		return
+	}
+	if w.Annotations[apis.AdoptedAnnotation] == "" {
+		s.Mark = w
+		return
+	}
+	switch cannot := func(pod *corev1.Pod) bool { return podgang.AdoptedPod(pod, w) == nil }; {
+	case len(s.Unpin) > 0:
+		// A pod is written once in a step.
+	case slices.ContainsFunc(begun, cannot):
+		s.Stuck = slices.DeleteFunc(begun, func(pod *corev1.Pod) bool { return !podgroup.IsActive(pod) })
+	case len(begun) > 0:
+		s.Adopt, s.Payer = begun, w
+	default:
+		s.Take = w
+		s.Gang, _ = podgang.AdoptedGang(adopted[0])
+	}
+}
+
+// CannotAdopt is for the user of a pod that runs and cannot be adopted.
+const CannotAdopt = "the pod runs on the quota that Kueue has admitted for it, and no eviction stops it, because its group cannot be adopted: a PodGroup " +
+	"describes the group, or the label " + apis.PodSetLabel + " names no pod set of its Workload; delete the pod to release its quota"
+
+// Forgotten returns an adopted pod without Kueue's label.
+func Forgotten(pod *corev1.Pod) *corev1.Pod {
+	after := pod.DeepCopy()
+	delete(after.Labels, apis.KueueManagedKey)
+	return after
 }
 
 // Queued returns a pod as the admission policies would have created it: as a member of its group, or as a gang of one.
@@ -122,12 +181,4 @@ func KeyOf(pod *corev1.Pod) string {
 // Owns reports whether an object is an owner of a Workload.
 func Owns(workload *kueue.Workload, uid types.UID) bool {
 	return slices.ContainsFunc(workload.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
-
-func isGated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == apis.PodAdmissionGate })
-}
-
-func isTerminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -17,7 +17,7 @@ import (
 // newPod returns a pod with Kueue's finalizer that is gated, running, done or deleted.
 func newPod(words string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: strings.ReplaceAll(words, " ", "-"), Labels: map[string]string{apis.KueueManagedKey: "true"}, Finalizers: []string{apis.KueueManagedKey},
+		Name: strings.ReplaceAll(words, " ", "-"), Labels: map[string]string{apis.KueueManagedKey: "true", apis.PodSetLabel: "main"}, Finalizers: []string{apis.KueueManagedKey},
 	}}
 	for word := range strings.FieldsSeq(words) {
 		switch word {
@@ -33,13 +33,19 @@ func newPod(words string) *corev1.Pod {
 			pod.DeletionTimestamp = new(metav1.Now())
 		case "unpinned":
 			pod.Finalizers = nil
+		case "member":
+			pod.Labels[apis.PodGroupMemberLabel] = apis.PodGroupMemberValue
+		case "other":
+			pod.Labels[apis.PodSetLabel] = "other"
+		case "coscheduling":
+			pod.Labels[apis.CoschedulingLabel] = "gang"
 		}
 	}
 	return pod
 }
 
 func newWorkload(words string) *kueue.Workload {
-	w := &kueue.Workload{}
+	w := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main"}}}}
 	for word := range strings.FieldsSeq(words) {
 		switch word {
 		case "admitted":
@@ -61,14 +67,22 @@ func TestNext(t *testing.T) {
 		want     string
 	}{
 		"runs":                               {[]string{"running"}, "admitted", "unpin running, mark"},
-		"runs, marked":                       {[]string{"running unpinned"}, "admitted marked", ""},
+		"runs, marked":                       {[]string{"running unpinned"}, "admitted marked", "adopt running-unpinned"},
+		"runs, of a known group":             {[]string{"running unpinned", "running unpinned member"}, "admitted marked", "adopt running-unpinned"},
+		"runs, adopted":                      {[]string{"running unpinned member", "done unpinned member"}, "admitted marked", "take"},
+		"runs, taken":                        {[]string{"running unpinned member", "done unpinned member"}, "", "forget running-unpinned-member, forget done-unpinned-member"},
+		"runs, taken, one waits":             {[]string{"running unpinned member", "gated"}, "", "forget running-unpinned-member, queue gated"},
 		"runs, not admitted":                 {[]string{"running unpinned"}, "waiting", ""},
 		"runs, its Workload is deleted":      {[]string{"running unpinned"}, "admitted leaving", ""},
 		"runs without a Workload":            {[]string{"running"}, "", "unpin running"},
+		"runs, of an unknown pod set":        {[]string{"running unpinned", "running unpinned other"}, "admitted marked", "stuck running-unpinned, stuck running-unpinned-other"},
+		"runs, with a PodGroup":              {[]string{"running unpinned coscheduling"}, "admitted marked", "stuck running-unpinned-coscheduling"},
 		"starts":                             {[]string{"ungated"}, "admitted", "unpin ungated, mark"},
-		"runs, one waits":                    {[]string{"running unpinned", "gated"}, "admitted marked", ""},
+		"runs, one waits":                    {[]string{"running unpinned", "gated"}, "admitted marked", "adopt running-unpinned"},
 		"runs, one has ended":                {[]string{"running unpinned", "done"}, "admitted marked", "unpin done"},
+		"runs, one has ended, unpinned":      {[]string{"running unpinned", "done unpinned"}, "admitted marked", "adopt running-unpinned, adopt done-unpinned"},
 		"terminates":                         {[]string{"running deleted"}, "admitted marked", "unpin running-deleted"},
+		"has ended after it was adopted":     {[]string{"done unpinned member"}, "admitted marked", "delete"},
 		"has ended":                          {[]string{"done", "failed"}, "admitted marked", "unpin done, unpin failed, delete"},
 		"is gone":                            {nil, "admitted leaving", "delete"},
 		"has ended, nothing is left":         {[]string{"done unpinned"}, "", "is done"},
@@ -102,8 +116,20 @@ func render(s leftover.Step) string {
 	if s.Mark != nil {
 		all = append(all, "mark")
 	}
+	for _, pod := range s.Adopt {
+		all = append(all, "adopt "+pod.Name)
+	}
+	if s.Take != nil {
+		all = append(all, "take")
+	}
 	if s.Delete != nil {
 		all = append(all, "delete")
+	}
+	for _, pod := range s.Forget {
+		all = append(all, "forget "+pod.Name)
+	}
+	for _, pod := range s.Stuck {
+		all = append(all, "stuck "+pod.Name)
 	}
 	for _, pod := range s.Queue {
 		all = append(all, "queue "+pod.Name)
@@ -123,7 +149,7 @@ func TestQueued(t *testing.T) {
 	member.Labels[apis.PodGroupNameLabel] = "gang"
 	member.Spec.SchedulingGates = append(member.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 	member = leftover.Queued(member)
-	want := map[string]string{apis.PodGroupNameLabel: "gang", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
+	want := map[string]string{apis.PodGroupNameLabel: "gang", apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodSetLabel: "main"}
 	if diff := cmp.Diff(want, member.Labels); diff != "" || len(member.Annotations)+len(member.Finalizers) > 0 {
 		t.Errorf("annotations %v, finalizers %v, labels (-want +got):\n%s", member.Annotations, member.Finalizers, diff)
 	}

@@ -20,11 +20,13 @@ type slots struct {
 	free map[kueue.PodSetReference]int32
 	rest corev1.ResourceList
 	pods int32
+	// names has the pod sets by the shapes of their pods, where these differ from the names of the pod sets.
+	names map[kueue.PodSetReference]kueue.PodSetReference
 }
 
 // newSlots subtracts the pods that the quota Workload pays for.
 func newSlots(w *kueue.Workload, pods []*corev1.Pod) *slots {
-	s := &slots{workload: w, free: map[kueue.PodSetReference]int32{}}
+	s := &slots{workload: w, free: map[kueue.PodSetReference]int32{}, names: adoptedNames(w)}
 	for i := range w.Spec.PodSets {
 		p := &w.Spec.PodSets[i]
 		s.pods += p.Count
@@ -70,11 +72,15 @@ func (s *slots) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue
 		s.spend(pod)
 		return reservedPodSet, true
 	}
-	if s.free[shape] <= 0 {
+	podSet = shape
+	if name, differs := s.names[shape]; differs {
+		podSet = name
+	}
+	if s.free[podSet] <= 0 {
 		return "", false
 	}
-	s.free[shape]--
-	return shape, true
+	s.free[podSet]--
+	return podSet, true
 }
 
 // paidBy returns the admission that pays for a pod, and the pod set for which it was ungated. Kueue's label also names the pod set, but any user

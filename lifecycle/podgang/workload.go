@@ -205,9 +205,10 @@ func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
 }
 
 // withEnd records that no pod runs any longer that was ungated under the admission that the quota Workload is about to lose. If pods of it have
-// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs.
+// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs. If it is adopted, its exemption from preemption ends.
 func withEnd(w *kueue.Workload) *kueue.Workload {
 	after := w.DeepCopy()
+	delete(after.Annotations, apis.AdoptedAnnotation)
 	delete(after.Annotations, apis.StartedAnnotation)
 	delete(after.Annotations, apis.IdleSinceAnnotation)
 	add(&after.Annotations, apis.RoundAnnotation, strconv.Itoa(round(w)+1))
