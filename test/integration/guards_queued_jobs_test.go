@@ -101,6 +101,9 @@ var _ = Describe("The guards of queued Jobs", func() {
 			j.Annotations = map[string]string{apis.SuspendedAnnotation: "yes"}
 		}, `tranche.dev/suspended must be "true"`),
 		Entry("has a prebuilt quota Workload", func(j *batchv1.Job) { j.Labels[apis.PrebuiltWorkloadKey] = "own" }, "prebuilt-workload-name is not supported"),
+		Entry("has an annotation for one", func(j *batchv1.Job) {
+			j.Annotations = map[string]string{apis.PrebuiltWorkloadKey: "own"}
+		}, "prebuilt-workload-name is not supported"),
 		Entry("has another controller", func(j *batchv1.Job) { j.Spec.ManagedBy = new("example.com/controller") }, "managedBy and manualSelector are not supported"),
 		Entry("terminates late", func(j *batchv1.Job) {
 			j.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(7200))
@@ -148,6 +151,10 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Entry("move it to another queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, allowed),
 		Entry("forge an annotation of the manager", `[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`,
 			"metadata.annotations: only Tranche's manager"),
+		Entry("give it a prebuilt quota Workload", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name","value":"own"}]`,
+			"prebuilt-workload-name is not supported"),
+		Entry("give it one by an annotation", `[{"op":"add","path":"/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name","value":"own"}]`,
+			"prebuilt-workload-name is not supported"),
 		Entry("suspend it", `[{"op":"add","path":"/metadata/annotations/tranche.dev~1suspended","value":"true"}]`, allowed),
 		Entry("change where its pods run", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: cannot be changed"),
 		Entry("enlarge it", `[{"op":"replace","path":"/spec/parallelism","value":3}]`, allowed),
@@ -169,6 +176,8 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Entry("strip the hold label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`, "metadata.labels: only Tranche's manager"),
 		Entry("remove the record of its flavors", `[{"op":"remove","path":"/metadata/annotations/tranche.dev~1flavor-node-labels"}]`,
 			"metadata.annotations: only Tranche's manager"),
+		Entry("give it a prebuilt quota Workload", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name","value":"own"}]`,
+			"prebuilt-workload-name is not supported"),
 		Entry("take more time to finish", `[{"op":"add","path":"/spec/activeDeadlineSeconds","value":9999}]`, allowed),
 	)
 
