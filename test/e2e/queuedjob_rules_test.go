@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/workloadname"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // check creates an active AdmissionCheck that the ClusterQueue of the team requires.
@@ -94,6 +95,39 @@ var _ = Describe("A queued Job, by the rules of its queue,", func() {
 		t.patchQueue(ctx, `{"spec":{"stopPolicy":"None"}}`)
 		t.expectJob(ctx, "runs", "ready")
 		t.expectJob(ctx, "late", "ready")
+	}, SpecTimeout(specTimeout))
+
+	It("runs on when quota is cut below what runs, and starts after a cut only what fits", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "4")
+		setQuota := func(gpus string) {
+			Eventually(func(g Gomega) {
+				var queue kueue.ClusterQueue
+				g.Expect(env.Admin.Get(ctx, client.ObjectKey{Name: t.namespace}, &queue)).To(Succeed())
+				queue.Spec.ResourceGroups[1].Flavors[0].Resources[0].NominalQuota = sample.Amounts("gpu", gpus)["gpu"]
+				g.Expect(env.Admin.Update(ctx, &queue)).To(Succeed())
+			}).WithContext(ctx).Should(Succeed())
+		}
+		Expect(env.Admin.Create(ctx, t.newJob("runs", 4, "1"))).To(Succeed())
+		t.expectJob(ctx, "runs", "ready")
+		setQuota("2")
+		Expect(env.Admin.Create(ctx, t.newJob("small", 1, "1"))).To(Succeed())
+		t.expectJob(ctx, "small", "waiting")
+		t.endPodsOf(ctx, Default, "runs", 2) // it uses all of the quota
+		t.expectReserved(ctx, "2")
+		t.expectJob(ctx, "small", "waiting")
+		t.expectJob(ctx, "runs", "ready")
+		t.endPodsOf(ctx, Default, "runs", 1)
+		t.expectJob(ctx, "small", "ready")
+		t.expectReserved(ctx, "2")
+
+		By("evicting it while there is no quota")
+		setQuota("0")
+		t.evictJob(ctx, "runs", preemption)
+		t.expectJob(ctx, "runs", "waiting")
+		t.expectReserved(ctx, "1")
+		setQuota("2")
+		t.expectJob(ctx, "runs", "ready")
+		t.expectJob(ctx, "small", "ready")
 	}, SpecTimeout(specTimeout))
 
 	It("reports a foreign Workload of the name of its quota Workload, and waits until that is deleted", func(ctx SpecContext) {

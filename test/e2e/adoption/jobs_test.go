@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,9 +40,15 @@ func asReleasedByKueue(job *batchv1.Job) *batchv1.Job {
 // leaveWorkload creates the Workload that Kueue leaves for a Job. It holds quota if the Job runs.
 func leaveWorkload(ctx context.Context, job *batchv1.Job, pods int32) {
 	GinkgoHelper()
+	leaveWorkloadNamed(ctx, workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, ""), job, pods)
+}
+
+// leaveWorkloadNamed creates one with another name: a slice of an elastic Job, or one that is prebuilt.
+func leaveWorkloadNamed(ctx context.Context, name string, job *batchv1.Job, pods int32) {
+	GinkgoHelper()
 	w := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, ""),
+			Namespace: namespace, Name: name,
 			Labels: map[string]string{apis.JobUIDLabel: string(job.UID)}, Finalizers: []string{kueue.ResourceInUseFinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},
@@ -74,10 +81,11 @@ func jobOf(ctx context.Context, g Gomega, name string) *batchv1.Job {
 	return &job
 }
 
-// workloadOf returns the one quota Workload of an object.
+// workloadOf returns the one quota Workload of an object, besides growths.
 func workloadOf(ctx context.Context, g Gomega, owner types.UID) *kueue.Workload {
 	var list kueue.WorkloadList
 	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{apis.JobUIDLabel: string(owner)})).To(Succeed())
+	list.Items = slices.DeleteFunc(list.Items, func(w kueue.Workload) bool { return w.Labels[apis.GrowthLabel] != "" })
 	g.Expect(list.Items).To(HaveLen(1))
 	return &list.Items[0]
 }
@@ -108,6 +116,21 @@ func endPods(ctx context.Context, g Gomega, label, value string) {
 	}
 }
 
+// expectJobsEnd ends the pods of Jobs until these have finished.
+func expectJobsEnd(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		Eventually(func(g Gomega) {
+			endPods(ctx, g, batchv1.JobNameLabel, name)
+			job := jobOf(ctx, g, name)
+			g.Expect(job.Status.CompletionTime).NotTo(BeNil())
+			w := workloadOf(ctx, g, job.UID)
+			g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadFinished)).To(BeTrue())
+			g.Expect(w.Finalizers).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed(), name)
+	}
+}
+
 // reserved returns the reserved cpu of the ClusterQueue.
 func reserved(ctx context.Context, g Gomega) string {
 	var queue kueue.ClusterQueue
@@ -118,15 +141,16 @@ func reserved(ctx context.Context, g Gomega) string {
 	return total.String()
 }
 
-// createQueues creates a queue with 2 cpu on each of two flavors.
+// createQueues creates a queue with 2 cpu on one flavor and 4 on another.
 func createQueues(ctx context.Context) {
 	GinkgoHelper()
 	Expect(env.CreateNamespace(ctx, namespace, nil)).To(Succeed())
 	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{"cpu"}}
 	for _, name := range []string{"reserved", "spot"} {
+		cpus := map[string]string{"reserved": "2", "spot": "4"}[name]
 		Expect(env.Admin.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": name}}})).To(Succeed())
 		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{
-			Name: kueue.ResourceFlavorReference(name), Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "2")["cpu"]}},
+			Name: kueue.ResourceFlavorReference(name), Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", cpus)["cpu"]}},
 		})
 	}
 	Expect(env.Admin.Create(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: kueue.ClusterQueueSpec{
@@ -143,7 +167,10 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 
 	BeforeAll(func(ctx SpecContext) {
 		createQueues(ctx)
-		for _, job := range []*batchv1.Job{asReleasedByKueue(newJob("runs", 4)), asReleasedByKueue(newJob("known", 2)), asReleasedByKueue(newJob("other", 2)), newJob("plain", 1)} {
+		for _, job := range []*batchv1.Job{asReleasedByKueue(newJob("runs", 4)), asReleasedByKueue(newJob("known", 2)), asReleasedByKueue(newJob("other", 2)), newJob("plain", 1), asReleasedByKueue(newJob("owned", 1)), asReleasedByKueue(newJob("exempt", 1))} {
+			if job.Name == "owned" {
+				job.Labels[apis.PrebuiltWorkloadKey] = "prebuilt-workload"
+			}
 			Expect(env.Admin.Create(ctx, job)).To(Succeed())
 			Eventually(func(g Gomega) {
 				pods[job.Name] = runningPods(ctx, g, batchv1.JobNameLabel, job.Name)
@@ -154,8 +181,13 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 				leaveWorkload(ctx, job, 2)
 			case "other": // Kueue has admitted it with fewer pods
 				leaveWorkload(ctx, job, 1)
+			case "owned":
+				leaveWorkloadNamed(ctx, "prebuilt-workload", job, 1)
+				w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prebuilt-workload"}}
+				Expect(env.Admin.Patch(ctx, w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 			}
 		}
+		pods["elastic"] = createElastic(ctx)
 		waits := newJob("waits", 1)
 		waits.Spec.Suspend = new(true)
 		waits.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "spot"} // whose quota is used
@@ -203,7 +235,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		Expect(killed).To(BeNumerically(">", 9))
 
 		By("charging them beyond quota")
-		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("14")) }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("17")) }).WithContext(ctx).Should(Succeed())
 		for name, want := range pods {
 			Expect(runningPods(ctx, Default, batchv1.JobNameLabel, name)).To(Equal(want), "pods of %s were replaced", name)
 			Expect(jobOf(ctx, Default, name).Status.Conditions).To(BeEmpty(), "%s was suspended", name)
@@ -211,6 +243,12 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		Expect(*jobOf(ctx, Default, "waits").Spec.Suspend).To(BeTrue())
 		Expect(jobOf(ctx, Default, "free").Labels).NotTo(HaveKey(apis.HoldLabel))
 		Expect(*jobOf(ctx, Default, "free").Spec.Suspend).To(BeFalse())
+
+		expectElasticAdopted(ctx)
+		By("replacing a prebuilt Workload")
+		Expect(jobOf(ctx, Default, "owned").Labels).NotTo(HaveKey(apis.PrebuiltWorkloadKey))
+		prebuilt := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prebuilt-workload"}}
+		Expect(apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(prebuilt), prebuilt))).To(BeTrue())
 
 		By("letting no tenant resize or detach one")
 		for _, patch := range []string{
@@ -232,21 +270,19 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 			w := workloadOf(ctx, g, job.UID)
 			g.Expect(w.Annotations).NotTo(HaveKey(apis.AdoptedAnnotation))
 			g.Expect(quotaworkload.HoldsQuota(w)).To(BeFalse())
-			g.Expect(reserved(ctx, g)).To(Equal("12"))
+			g.Expect(reserved(ctx, g)).To(Equal("15"))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("ending the others")
-		for _, name := range []string{"runs", "other", "plain", "waits"} {
-			Eventually(func(g Gomega) {
-				endPods(ctx, g, batchv1.JobNameLabel, name)
-				job := jobOf(ctx, g, name)
-				g.Expect(job.Status.CompletionTime).NotTo(BeNil())
-				w := workloadOf(ctx, g, job.UID)
-				g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadFinished)).To(BeTrue())
-				g.Expect(w.Finalizers).To(BeEmpty())
-			}).WithContext(ctx).Should(Succeed(), name)
-		}
+		expectJobsEnd(ctx, "runs", "other", "owned", "waits")
+		expectJobSetsComplete(ctx, "idle")
+		expectElasticGrows(ctx)
+		expectJobsEnd(ctx, "elastic")
+		expectExemptionEnds(ctx, "exempt")
+		expectJobsEnd(ctx, "exempt", "plain")
 		expectJobSetsEnd(ctx)
 		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("0")) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
+
+	It("are reported, and not adopted, if they came around the policies later", func(ctx SpecContext) { expectNewerReported(ctx) }, SpecTimeout(specTimeout))
 })

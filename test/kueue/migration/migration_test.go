@@ -197,6 +197,8 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 			g.Expect(reserved(ctx, g)).To(Equal("5"))
 		}).WithContext(ctx).Should(Succeed())
 
+		expectGroupEvicted(ctx, "runs-group")
+
 		By("queueing all that waits, and running it when the rest has ended")
 		Eventually(func(g Gomega) {
 			for name := range runningPods(ctx, g) {
@@ -210,6 +212,30 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 		Eventually(func(g Gomega) { expectClean(ctx, g) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(4*patience))
 })
+
+// expectGroupEvicted shows that a group of pods that Kueue has started is a gang like others: its pods keep their size, and an eviction stops them.
+func expectGroupEvicted(ctx context.Context, name string) {
+	GinkgoHelper()
+	By("evicting a group of pods that Kueue has started")
+	var pods corev1.PodList
+	list := func(g Gomega) []corev1.Pod {
+		g.Expect(env.Admin.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{apis.PodGroupNameLabel: name})).To(Succeed())
+		return pods.Items
+	}
+	Eventually(func(g Gomega) {
+		g.Expect(list(g)).To(HaveLen(2))
+		for i := range pods.Items {
+			g.Expect(pods.Items[i].Labels).To(And(HaveKey(apis.PodGroupMemberLabel), Not(HaveKey(apis.KueueManagedKey))))
+		}
+	}).WithContext(ctx).Should(Succeed())
+	larger := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"2"}]`))
+	Expect(env.Admin.SubResource("resize").Patch(ctx, pods.Items[0].DeepCopy(), larger)).To(MatchError(ContainSubstring("quota was charged for the requests")))
+	workload := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(workload), workload)).To(Succeed())
+	Expect(workload.Annotations).To(HaveKey(apis.AdoptedAnnotation))
+	Expect(env.Admin.Patch(ctx, workload, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":false}}`)))).To(Succeed())
+	Eventually(func(g Gomega) { g.Expect(list(g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+}
 
 // jobPod returns the name of the pod of a Job.
 func jobPod(ctx context.Context, job string) string {
