@@ -102,7 +102,7 @@ func (r *Reconciler) readTarget(ctx context.Context, s *queuedjob.Snapshot) erro
 	}
 	switch {
 	case !adoption.IsOlder(s.Job, since) && childjob.IsHeld(s.Job):
-		s.Refusal = adoption.NotOlderSuspended("Job")
+		s.Refusal = adoption.NotOlderWaiting("Job")
 	case !adoption.IsOlder(s.Job, since):
 		s.Refusal = adoption.NotOlder("Job")
 	case s.Refusal == "" && missing != "" && !childjob.IsHeld(s.Job):

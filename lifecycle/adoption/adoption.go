@@ -159,8 +159,8 @@ func Unresolved(kind, localQueue string, clusterQueue kueue.ClusterQueueReferenc
 // NotOlder returns what to do with an object that runs without quota although admission policies were in force when it was created.
 func NotOlder(kind string) string { return notHeld(kind, "runs without quota") }
 
-// NotOlderSuspended does the same for one that is suspended.
-func NotOlderSuspended(kind string) string { return notHeld(kind, "is not queued") }
+// NotOlderWaiting does the same for one that is suspended.
+func NotOlderWaiting(kind string) string { return notHeld(kind, "is not queued") }
 
 func notHeld(kind, state string) string {
 	return fmt.Sprintf("the %s %s: it was not held when it was created, after the admission policies were installed; delete it, and submit it again", kind, state)

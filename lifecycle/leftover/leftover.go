@@ -50,7 +50,7 @@ const (
 
 // A Group is a pod or a group of pods that Kueue managed, and its Workload.
 type Group struct {
-	// Pods have Kueue's label. Pods that have lost it, or are gone, are missing.
+	// Pods have Kueue's label. Pods that are gone are missing. Those that run and name no queue have got the label from another user than Kueue.
 	Pods []*corev1.Pod
 	// Workload is nil if the group has none.
 	Workload *kueue.Workload
@@ -104,9 +104,9 @@ func Next(g *Group) Step {
 			waiting = append(waiting, pod)
 			continue
 		case podgroup.IsActive(pod):
-			runs = true
+			runs = runs || pod.Labels[apis.QueueLabel] != ""
 		}
-		if !podgroup.IsGated(pod) {
+		if !podgroup.IsGated(pod) && pod.Labels[apis.QueueLabel] != "" {
 			begun = append(begun, pod)
 		}
 		if slices.Contains(pod.Finalizers, apis.KueueManagedKey) {

@@ -17,7 +17,7 @@ import (
 // newPod returns a pod with Kueue's finalizer that is gated, running, done or deleted.
 func newPod(words string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: strings.ReplaceAll(words, " ", "-"), Labels: map[string]string{apis.KueueManagedKey: "true", apis.PodSetLabel: "main"}, Finalizers: []string{apis.KueueManagedKey},
+		Name: strings.ReplaceAll(words, " ", "-"), Labels: map[string]string{apis.KueueManagedKey: "true", apis.PodSetLabel: "main", apis.QueueLabel: "queue"}, Finalizers: []string{apis.KueueManagedKey},
 	}}
 	for word := range strings.FieldsSeq(words) {
 		switch word {
@@ -35,6 +35,8 @@ func newPod(words string) *corev1.Pod {
 			pod.Finalizers = nil
 		case "member":
 			pod.Labels[apis.PodGroupMemberLabel] = apis.PodGroupMemberValue
+		case "unqueued":
+			delete(pod.Labels, apis.QueueLabel)
 		case "other":
 			pod.Labels[apis.PodSetLabel] = "other"
 		case "coscheduling":
@@ -77,6 +79,8 @@ func TestNext(t *testing.T) {
 		"runs without a Workload":            {[]string{"running"}, "", "unpin running"},
 		"runs, of an unknown pod set":        {[]string{"running unpinned", "running unpinned other"}, "admitted marked", "stuck running-unpinned, stuck running-unpinned-other"},
 		"runs, with a PodGroup":              {[]string{"running unpinned coscheduling"}, "admitted marked", "stuck running-unpinned-coscheduling"},
+		"runs, with a pod of no queue":       {[]string{"running unpinned", "running unpinned unqueued"}, "admitted marked", "adopt running-unpinned"},
+		"a pod of no queue":                  {[]string{"running unpinned unqueued"}, "", "is done"},
 		"starts":                             {[]string{"ungated"}, "admitted", "unpin ungated, mark"},
 		"runs, one waits":                    {[]string{"running unpinned", "gated"}, "admitted marked", "adopt running-unpinned"},
 		"runs, one has ended":                {[]string{"running unpinned", "done"}, "admitted marked", "unpin done"},
@@ -149,7 +153,7 @@ func TestQueued(t *testing.T) {
 	member.Labels[apis.PodGroupNameLabel] = "gang"
 	member.Spec.SchedulingGates = append(member.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 	member = leftover.Queued(member)
-	want := map[string]string{apis.PodGroupNameLabel: "gang", apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodSetLabel: "main"}
+	want := map[string]string{apis.PodGroupNameLabel: "gang", apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodSetLabel: "main", apis.QueueLabel: "queue"}
 	if diff := cmp.Diff(want, member.Labels); diff != "" || len(member.Annotations)+len(member.Finalizers) > 0 {
 		t.Errorf("annotations %v, finalizers %v, labels (-want +got):\n%s", member.Annotations, member.Finalizers, diff)
 	}

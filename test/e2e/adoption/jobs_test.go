@@ -63,8 +63,15 @@ func leaveWorkloadNamed(ctx context.Context, name string, job *batchv1.Job, pods
 	if *job.Spec.Suspend {
 		return
 	}
+	admitAsKueue(ctx, w)
+}
+
+// admitAsKueue admits a Workload of one pod set to the flavor "spot".
+func admitAsKueue(ctx context.Context, w *kueue.Workload) {
+	GinkgoHelper()
+	pods := w.Spec.PodSets[0].Count
 	w.Status.Admission = &kueue.Admission{ClusterQueue: "cluster", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: kueue.DefaultPodSetName, Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "spot"},
+		Name: w.Spec.PodSets[0].Name, Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "spot"},
 		ResourceUsage: sample.Amounts("cpu", fmt.Sprint(pods)),
 	}}}
 	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
@@ -164,6 +171,7 @@ func createQueues(ctx context.Context) {
 
 var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, func() {
 	pods, podsOfJobSets := map[string][]types.UID{}, map[string][]types.UID{}
+	var podsOfGroup []types.UID
 
 	BeforeAll(func(ctx SpecContext) {
 		createQueues(ctx)
@@ -197,10 +205,12 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		free.Labels = nil
 		Expect(env.Admin.Create(ctx, free)).To(Succeed())
 		podsOfJobSets = createJobSets(ctx)
+		podsOfGroup = leavePods(ctx)
 		Expect(env.Install(ctx)).To(Succeed())
 	}, NodeTimeout(specTimeout))
 
 	It("are charged as they run, and queued if they are suspended, whatever write the manager is killed after", func(ctx SpecContext) {
+		expectPodsOfKueueGuarded(ctx)
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(proxy.Stop)
@@ -230,12 +240,13 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 			g.Expect(workloadOf(ctx, g, job.UID).Labels).To(HaveKeyWithValue(apis.JobLabel, "waits"))
 		}).WithContext(ctx).Should(Succeed())
 		expectJobSetsAdopted(ctx, podsOfJobSets)
+		expectPodsAdopted(ctx, podsOfGroup)
 		killed := managers.end(proxy)
 		AddReportEntry("killed managers", killed)
 		Expect(killed).To(BeNumerically(">", 9))
 
 		By("charging them beyond quota")
-		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("17")) }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(reserved(ctx, g)).To(Equal("19")) }).WithContext(ctx).Should(Succeed())
 		for name, want := range pods {
 			Expect(runningPods(ctx, Default, batchv1.JobNameLabel, name)).To(Equal(want), "pods of %s were replaced", name)
 			Expect(jobOf(ctx, Default, name).Status.Conditions).To(BeEmpty(), "%s was suspended", name)
@@ -244,6 +255,7 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		Expect(jobOf(ctx, Default, "free").Labels).NotTo(HaveKey(apis.HoldLabel))
 		Expect(*jobOf(ctx, Default, "free").Spec.Suspend).To(BeFalse())
 
+		expectGroupEvicts(ctx)
 		expectElasticAdopted(ctx)
 		By("replacing a prebuilt Workload")
 		Expect(jobOf(ctx, Default, "owned").Labels).NotTo(HaveKey(apis.PrebuiltWorkloadKey))
