@@ -45,6 +45,9 @@ func (w *Step) adopt(s *Snapshot) {
 		w.refuseAdoption("spec.manualSelector is not supported in a queued Job: the Job runs without quota; delete it, and submit it again without the field")
 	case s.Refusal != "":
 		w.refuseAdoption(s.Refusal)
+		if childjob.IsHeld(s.Job) {
+			w.dropForeign(s) // they would get quota that no pod uses
+		}
 	case childjob.IsHeld(s.Job) || w.charge(s, workload):
 		w.complete(s, workload)
 	}
@@ -75,6 +78,15 @@ func (w *Step) charge(s *Snapshot, workload *kueue.Workload) bool {
 func (w *Step) complete(s *Snapshot, workload *kueue.Workload) {
 	if len(s.Foreign) == 0 {
 		w.Adopt = s.adopted(workload)
+		return
+	}
+	w.dropForeign(s)
+}
+
+// dropForeign deletes the other Workloads of Kueue. Those of a Job that was suspended pay for its pods until these have terminated.
+func (w *Step) dropForeign(s *Snapshot) {
+	if childjob.IsHeld(s.Job) && (childjob.HasPods(s.Job) || len(s.Owned.Pods) > 0) {
+		w.requeueWithin(podsEvery)
 		return
 	}
 	w.DeleteWorkloads = append(w.DeleteWorkloads, s.Foreign...)

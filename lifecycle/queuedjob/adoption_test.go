@@ -180,17 +180,27 @@ func TestForeignWorkloads(t *testing.T) {
 	job.Spec.Suspend = new(false)
 	charged := adoption.Marked(waiting(newJob()))
 	charged = workloadstatus.Merge(charged, new(workloadstatus.Admitted(charged, admission(charged), start)))
+	suspended := foreign(func(j *batchv1.Job) { j.Spec.Suspend = new(true) }, says(batchv1.JobSuspended))
+	ending := suspended.DeepCopy()
+	ending.Status.Active = 1
 	for _, c := range []struct {
+		job      *batchv1.Job
 		workload *kueue.Workload
 		foreign  []*kueue.Workload
+		refusal  string
 		want     string
 	}{
-		{nil, []*kueue.Workload{own(job)}, "create"},
-		{charged, []*kueue.Workload{own(job)}, "delete-workloads"},
-		{charged, nil, "adopt"},
+		{job, nil, []*kueue.Workload{own(job)}, "", "create"},
+		{job, charged, []*kueue.Workload{own(job)}, "", "delete-workloads"},
+		{job, charged, nil, "", "adopt"},
+		{job, charged, []*kueue.Workload{own(job)}, "no queue", "report"},
+		{suspended, nil, []*kueue.Workload{own(job)}, "", "delete-workloads"},
+		{suspended, nil, []*kueue.Workload{own(job)}, "no queue", "delete-workloads report"},
+		{ending, nil, []*kueue.Workload{own(job)}, "", ""},
+		{suspended, nil, nil, "", "adopt"},
 	} {
-		s := snapshot(job, c.workload)
-		s.Foreign, s.Target = c.foreign, &adoption.Target{Queue: &kueue.ClusterQueue{}}
+		s := snapshot(c.job, c.workload)
+		s.Foreign, s.Refusal, s.Target = c.foreign, c.refusal, &adoption.Target{Queue: &kueue.ClusterQueue{}}
 		step := queuedjob.Next(s)
 		if got := parts(step); got != c.want {
 			t.Errorf("writes %q, want %q", got, c.want)
@@ -198,8 +208,8 @@ func TestForeignWorkloads(t *testing.T) {
 		if step.Adopt != nil && step.Adopt.Labels[apis.PrebuiltWorkloadKey]+step.Adopt.Annotations[apis.PrebuiltWorkloadKey] != "" {
 			t.Error("an adopted Job names a prebuilt Workload")
 		}
-		if len(step.DeleteWorkloads) > 0 && step.RequeueAfter == 0 {
-			t.Error("is not reconciled when the Workloads are gone")
+		if len(c.foreign) > 0 && step.Create == nil && step.RequeueAfter == 0 {
+			t.Errorf("%q: is not reconciled when the Workloads are gone", c.want)
 		}
 	}
 }
