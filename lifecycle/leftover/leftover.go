@@ -96,12 +96,12 @@ func Next(g *Group) Step {
 	var begun, adopted, waiting []*corev1.Pod
 	for _, pod := range g.Pods {
 		switch {
+		case podgroup.IsWaiting(pod): // also if it is a member already: the manager was killed before it had queued the pod
+			waiting = append(waiting, pod)
+			continue
 		case podgroup.IsMember(pod):
 			adopted = append(adopted, pod)
 			runs = runs || podgroup.IsActive(pod)
-			continue
-		case podgroup.IsWaiting(pod):
-			waiting = append(waiting, pod)
 			continue
 		case podgroup.IsActive(pod):
 			runs = runs || pod.Labels[apis.QueueLabel] != ""

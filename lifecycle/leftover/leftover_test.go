@@ -93,6 +93,7 @@ func TestNext(t *testing.T) {
 		"waits":                              {[]string{"gated"}, "waiting", "delete"},
 		"waits, the Workload is gone":        {[]string{"gated"}, "", "queue gated"},
 		"waits and is deleted":               {[]string{"gated deleted"}, "", "unpin gated-deleted, is done"},
+		"waits, half queued":                 {[]string{"gated member"}, "", "queue gated-member"},
 		"waits, one has failed before":       {[]string{"gated", "failed"}, "", "unpin failed, queue gated"},
 		"waits, one was never scheduled":     {[]string{"gated failed"}, "", "unpin gated-failed, is done"},
 		"a member of a group that waits too": {[]string{"gated", "gated"}, "", "queue gated, queue gated"},
