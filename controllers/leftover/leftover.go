@@ -30,6 +30,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/leftover"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 const (
@@ -262,10 +263,13 @@ func (s *sweeper) changePods(ctx context.Context, pods []*corev1.Pod, attempt st
 
 // queue makes a pod a member of a gang. The admission policies let no pod join a group that is not a member, so that takes two writes.
 func (s *sweeper) queue(ctx context.Context, pod *corev1.Pod) error {
-	member := pod.DeepCopy()
-	metav1.SetMetaDataLabel(&member.ObjectMeta, apis.PodGroupMemberLabel, apis.PodGroupMemberValue)
-	if err := s.config.Client.Patch(ctx, member, patch.Locked(pod, pod.ResourceVersion)); err != nil {
-		return err
+	member := pod
+	if !podgroup.IsMember(pod) {
+		member = pod.DeepCopy()
+		metav1.SetMetaDataLabel(&member.ObjectMeta, apis.PodGroupMemberLabel, apis.PodGroupMemberValue)
+		if err := s.config.Client.Patch(ctx, member, patch.Locked(pod, pod.ResourceVersion)); err != nil {
+			return err
+		}
 	}
 	return s.config.Client.Patch(ctx, leftover.Queued(member), patch.Locked(member, member.ResourceVersion))
 }
