@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -71,6 +72,14 @@ func inQueue(name string) metav1.ObjectMeta {
 
 func newJob(name string) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: inQueue(name), Spec: batchv1.JobSpec{Template: template()}}
+}
+
+// newElasticJob returns a Job that begins with one of two pods.
+func newElasticJob(name string) *batchv1.Job {
+	job := newJob(name)
+	job.Annotations = map[string]string{apis.ElasticJobAnnotation: "true"}
+	job.Spec.Parallelism, job.Spec.Completions = new(int32(1)), new(int32(2))
+	return job
 }
 
 func newJobSet(name string) *jobsetapi.JobSet {
@@ -134,7 +143,7 @@ func createQueues(ctx context.Context) {
 	Expect(env.Admin.Create(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: kueue.ClusterQueueSpec{
 		NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{{
 			CoveredResources: []corev1.ResourceName{"cpu"},
-			Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "5")["cpu"]}}}},
+			Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "6")["cpu"]}}}},
 		}},
 	}})).To(Succeed())
 	Expect(env.Admin.Create(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cluster"}})).To(Succeed())
@@ -157,16 +166,20 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 
 	It("is taken over as it runs by the steps of the page", func(ctx SpecContext) {
 		submit(ctx, "runs")
+		elastic := newElasticJob("elastic")
+		Expect(env.Admin.Create(ctx, elastic)).To(Succeed())
 		var before map[string]types.UID
 		Eventually(func(g Gomega) {
 			before = runningPods(ctx, g)
-			g.Expect(before).To(HaveLen(5))
+			g.Expect(before).To(HaveLen(6))
 		}).WithContext(ctx).Should(Succeed())
 		submit(ctx, "waits")
+		Expect(env.Admin.Patch(ctx, elastic, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":2}}`)))).To(Succeed())
 		Eventually(func(g Gomega) {
 			var list kueue.WorkloadList
 			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
-			g.Expect(list.Items).To(HaveLen(8))
+			g.Expect(list.Items).To(HaveLen(10), "with two slices of the elastic Job")
+			g.Expect(podsOfJob(ctx, g, elastic.Name)).To(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty()), HaveField("Spec.SchedulingGates", HaveLen(1))))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("stopping Kueue, and removing its webhooks")
@@ -193,8 +206,8 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 			for name, uid := range before {
 				g.Expect(running).To(HaveKeyWithValue(name, uid))
 			}
-			g.Expect(running).To(HaveLen(5), "%v", running)
-			g.Expect(reserved(ctx, g)).To(Equal("5"))
+			g.Expect(running).To(HaveLen(6), "%v", running)
+			g.Expect(reserved(ctx, g)).To(Equal("6"))
 		}).WithContext(ctx).Should(Succeed())
 
 		expectGroupEvicted(ctx, "runs-group")
@@ -235,21 +248,26 @@ func expectGroupEvicted(ctx context.Context, name string) {
 	Eventually(func(g Gomega) { g.Expect(list(g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 }
 
+func podsOfJob(ctx context.Context, g Gomega, job string) []corev1.Pod {
+	var list corev1.PodList
+	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: job})).To(Succeed())
+	return list.Items
+}
+
 // jobPod returns the name of the pod of a Job.
 func jobPod(ctx context.Context, job string) string {
 	GinkgoHelper()
-	var list corev1.PodList
-	Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: job})).To(Succeed())
-	Expect(list.Items).To(HaveLen(1))
-	return list.Items[0].Name
+	pods := podsOfJob(ctx, Default, job)
+	Expect(pods).To(HaveLen(1))
+	return pods[0].Name
 }
 
 func expectAllEnded(ctx context.Context, g Gomega) {
 	var jobs batchv1.JobList
 	g.Expect(env.Admin.List(ctx, &jobs, client.InNamespace(namespace))).To(Succeed())
-	g.Expect(jobs.Items).To(HaveLen(4))
+	g.Expect(jobs.Items).To(HaveLen(5))
 	for i := range jobs.Items {
-		g.Expect(jobs.Items[i].Status.Succeeded).To(Equal(int32(1)), jobs.Items[i].Name)
+		g.Expect(jobs.Items[i].Status.Succeeded).To(Equal(ptr.Deref(jobs.Items[i].Spec.Completions, 1)), jobs.Items[i].Name)
 	}
 	var jobSets jobsetapi.JobSetList
 	g.Expect(env.Admin.List(ctx, &jobSets, client.InNamespace(namespace))).To(Succeed())
