@@ -132,6 +132,17 @@ func (e *Engine) Protection(jobSet types.UID, localQueue types.NamespacedName) P
 	return Protection{Lacks: e.judge.Unprotected(j, q)}
 }
 
+// Leads reports whether the Engine admits where a stage is queued, so that it decides about the stage.
+func (e *Engine) Leads(key StageKey) bool {
+	e.model.RebuildTrees()
+	s := e.model.Stages[key]
+	if s == nil {
+		return false
+	}
+	_, q, _ := e.openQueues(s.LocalQueue.Key)
+	return q != nil && q.Decides()
+}
+
 const (
 	// LedByTranche is the Leader of cohort trees in which the Engine admits.
 	LedByTranche = queuespec.Tranche

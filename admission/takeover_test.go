@@ -91,6 +91,40 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// TestTakeoverAgain hands a ClusterQueue back and takes it again: the reason why a stage waits was removed from its status, and is reported again.
+func TestTakeoverAgain(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("a", "x: gpu=1", asking)
+	b.lone("a", "waits", "gpu=2")
+	reported := func() string {
+		for _, d := range b.engine.Decide(b.now()) {
+			if refuse, ok := d.(admission.Refuse); ok {
+				return refuse.Stage.Name
+			}
+		}
+		return ""
+	}
+	for range 2 {
+		if b.engine.Leads(keyOf("waits")) {
+			t.Fatal("the Engine leads before the ClusterQueue is taken")
+		}
+		b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a"}})
+		if !b.engine.Leads(keyOf("waits")) {
+			t.Fatal("the Engine does not lead in a ClusterQueue that is taken")
+		}
+		if got := reported(); got != "waits" {
+			t.Fatalf("reported why %q waits, want the stage", got)
+		}
+		b.engine.Apply(admission.QueueReturned{ClusterQueue: "a"})
+		if got := reported(); got != "" {
+			t.Fatalf("reported why %s waits in a ClusterQueue of Kueue", got)
+		}
+	}
+	if b.engine.Leads(keyOf("unknown")) {
+		t.Error("the Engine leads where a stage is queued that it has not observed")
+	}
+}
+
 // TestTakeoverAnswersSafetyOnly admits with the AdmissionCheck for stage safety Ready: no other controller answers it.
 func TestTakeoverAnswersSafetyOnly(t *testing.T) {
 	b := newBesideKueue(t)

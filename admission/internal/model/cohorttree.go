@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -81,11 +82,22 @@ func (m *Model) RebuildTrees() {
 		q.PendingQueue.WakeAll()
 		m.Schedule.ScheduleCycle(q)
 	}
+	m.forgetRefusals()
 	m.Bank.Invalidate()
 	m.RefreshJudged()
 	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
 		if j := m.JobSets[uid]; j.ClaimQueue != nil {
 			m.UpdateJobSet(j)
+		}
+	}
+}
+
+// forgetRefusals forgets why stages wait in cohort trees of another engine. When this one admits there again, it reports that again: the status of the
+// quota Workloads does not have it in between.
+func (m *Model) forgetRefusals() {
+	for _, s := range m.Stages {
+		if q := s.Entry.ClusterQueue; q != nil && !q.Decides() {
+			s.LastRefusal = decision.Refusal{}
 		}
 	}
 }
