@@ -28,6 +28,25 @@ func (w *writer) refuseBeside(ctx context.Context, seen *kueue.Workload, d *admi
 	return err
 }
 
+// leads reports whether the engine still admits where a stage is queued: its cohort tree may have been handed back since a decision.
+func (w *writer) leads(ctx context.Context, stage admission.StageKey) bool {
+	leads := false
+	err := w.runner.View(ctx, func(e *admission.Engine) { leads = e.Leads(stage) })
+	return err == nil && leads
+}
+
+// AwaitRefusals waits until the refusal that is being written now, if any, is written. Call it when the engine no longer admits in a cohort tree: no
+// refusal of the tree is written afterwards, since the writers drop those of trees in which the engine does not admit.
+func (r *Runner) AwaitRefusals(ctx context.Context) error {
+	select {
+	case r.writer.refusing <- struct{}{}:
+		<-r.writer.refusing
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the refusal that is being written: %w", ctx.Err())
+	}
+}
+
 // EndWaiting removes what refuseBeside has written, if there is anything: Tranche has admitted the quota Workload, or no longer admits in its ClusterQueue.
 func EndWaiting(ctx context.Context, c client.Client, workload *kueue.Workload) error {
 	if apimeta.FindStatusCondition(workload.Status.Conditions, apis.WaitingCondition) == nil {

@@ -52,6 +52,8 @@ type writer struct {
 	budget   flowcontrol.RateLimiter
 	hurried  flowcontrol.RateLimiter
 	events   flowcontrol.RateLimiter
+	// refusing is full while a refusal is being written.
+	refusing chan struct{}
 	// refusalEvents keeps Events about refusals from using the budget of those about admissions.
 	refusalEvents flowcontrol.RateLimiter
 
@@ -70,6 +72,7 @@ func newWriter(config Config, runner *Runner) *writer {
 		budget:        flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
 		hurried:       flowcontrol.NewTokenBucketRateLimiter(hurriedRefusalsPerSecond, 1),
 		events:        flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
+		refusing:      make(chan struct{}, 1),
 		refusalEvents: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		orders:        map[admission.StageKey][]admission.Decision{},
 		refuses:       map[admission.StageKey]*admission.Refuse{},
@@ -190,7 +193,9 @@ func (w *writer) nextRefusal(ctx context.Context) bool {
 		delete(w.refuses, key)
 		w.mu.Unlock()
 		if d != nil {
+			w.refusing <- struct{}{}
 			w.refuse(ctx, d)
+			<-w.refusing
 		}
 		w.refusals.Done(key)
 		if d != nil {
@@ -294,6 +299,9 @@ func asksFor(workload *kueue.Workload, given *kueue.Admission) bool {
 
 // refuse writes why a stage waits. A conflict means that the Workload has changed: then the engine will check it again.
 func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
+	if w.config.Beside && !w.leads(ctx, d.Stage) {
+		return
+	}
 	var seen kueue.Workload
 	err := w.config.Client.Get(ctx, d.Stage, &seen)
 	if apierrors.IsNotFound(err) || err == nil && (seen.UID != d.UID || seen.Status.Admission != nil) {

@@ -234,10 +234,14 @@ func (r *reconciler) isReady(ctx context.Context, tree *admission.Takeover) (boo
 	return true, nil
 }
 
-// endWaiting removes from quota Workloads in ClusterQueues that were handed back why they waited for Tranche.
+// endWaiting removes from quota Workloads in ClusterQueues that were handed back why they waited for Tranche. It reads them past the cache, which may
+// not have the last reason yet.
 func (r *reconciler) endWaiting(ctx context.Context, clusterQueues []string) error {
 	if len(clusterQueues) == 0 {
 		return nil
+	}
+	if err := r.config.Runner.AwaitRefusals(ctx); err != nil {
+		return err
 	}
 	var localQueues kueue.LocalQueueList
 	if err := r.config.Client.List(ctx, &localQueues); err != nil {
@@ -249,7 +253,7 @@ func (r *reconciler) endWaiting(ctx context.Context, clusterQueues []string) err
 			continue
 		}
 		var workloads kueue.WorkloadList
-		if err := r.config.Client.List(ctx, &workloads, client.InNamespace(lq.Namespace)); err != nil {
+		if err := r.config.Live.List(ctx, &workloads, client.InNamespace(lq.Namespace)); err != nil {
 			return fmt.Errorf("list quota Workloads of namespace %s: %w", lq.Namespace, err)
 		}
 		for k := range workloads.Items {
