@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,24 +63,24 @@ func (e *refusedWorkload) Unwrap() error { return e.cause }
 const patchTries = 5
 
 // patchIfSame patches an object if its spec has not changed since it was read: a Job or JobSet that has grown in the meantime must not
-// start. Concurrent writes to its status, which are frequent when it is about to start, do not matter.
+// start. Concurrent writes to its status, which are frequent when it is about to start, do not matter. The answer to the first patch does not show what
+// is wrong with it, so that a second one is for the version that the object has by then.
 func (r *Reconciler) patchIfSame(ctx context.Context, before, after client.Object) error {
-	version := before.GetResourceVersion()
-	for try := 1; ; try++ {
-		conflict := r.config.Client.Patch(ctx, after, patch.Locked(before, version))
-		if !apierrors.IsConflict(conflict) || try == patchTries {
-			return conflict
-		}
+	err := r.config.Client.Patch(ctx, after, patch.IfSameSpec(before))
+	isRetried := apierrors.IsInvalid(err)
+	for try := 1; isRetried && try < patchTries; try++ {
 		current, ok := before.DeepCopyObject().(client.Object)
 		if !ok {
-			return conflict
+			return err
 		}
-		if err := r.reader.Get(ctx, client.ObjectKeyFromObject(before), current); err != nil {
-			return errors.Join(conflict, err)
+		if cause := r.reader.Get(ctx, client.ObjectKeyFromObject(before), current); cause != nil {
+			return errors.Join(err, cause)
 		}
 		if current.GetUID() != before.GetUID() || current.GetGeneration() != before.GetGeneration() {
-			return conflict
+			return apierrors.NewConflict(schema.GroupResource{}, before.GetName(), err)
 		}
-		version = current.GetResourceVersion()
+		err = r.config.Client.Patch(ctx, after, patch.Locked(before, current.GetResourceVersion()))
+		isRetried = apierrors.IsConflict(err)
 	}
+	return err
 }

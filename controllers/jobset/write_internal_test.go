@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -38,6 +40,8 @@ type server struct {
 	// busy is how many patches arrive just after another client has written the status.
 	busy    int
 	patches int
+	// isChanged is true if a JSON patch does not apply although the spec is the same: annotations were removed.
+	isChanged bool
 }
 
 func (s *server) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -58,13 +62,20 @@ func (s *server) Patch(_ context.Context, object client.Object, patch client.Pat
 	if err != nil {
 		return err
 	}
-	var sent metav1.PartialObjectMetadata
-	if err := json.Unmarshal(data, &sent); err != nil {
-		return err
-	}
 	if s.busy > 0 {
 		s.busy--
 		s.version++
+	}
+	if patch.Type() == types.JSONPatchType {
+		if !strings.Contains(string(data), fmt.Sprintf(`{"op":"test","path":"/metadata/generation","value":%d}`, s.generation)) || s.isChanged {
+			return apierrors.NewInvalid(schema.GroupKind{}, object.GetName(), nil)
+		}
+		s.patches++
+		return nil
+	}
+	var sent metav1.PartialObjectMetadata
+	if err := json.Unmarshal(data, &sent); err != nil {
+		return err
 	}
 	if sent.ResourceVersion != "" && sent.ResourceVersion != strconv.Itoa(s.version) {
 		return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), nil)
@@ -111,6 +122,7 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 		"it is unchanged":                 {server{version: 1, generation: 1}, 1},
 		"its status was written":          {server{version: 2, generation: 1}, 1},
 		"its status is being written":     {server{version: 1, generation: 1, busy: 3}, 1},
+		"its annotations were removed":    {server{version: 2, generation: 1, busy: 3, isChanged: true}, 1},
 		"it has grown":                    {server{version: 2, generation: 2}, 0},
 		"it has grown, with a new status": {server{version: 3, generation: 2, busy: 1}, 0},
 	}
