@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,28 +29,17 @@ const (
 	mostMore = 10
 )
 
-var _ = Describe("Requests", Ordered, func() {
+var _ = Describe("Requests", Ordered, ContinueOnFailure, func() {
+	var alone tally
+
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
 		DeferCleanup(stopBeside)
+		tenant(ctx, "counted-alone", 2*counted)
+		alone = writesDuring(func() { runCounted(ctx, "counted-alone") })
 	}, NodeTimeout(2*patience))
 
 	It("that change a quota Workload are at most one more than those of Kueue alone", func(ctx SpecContext) {
-		tenant(ctx, "counted-alone", 2*counted)
-		alone := writesDuring(func() {
-			var jobs []*batchv1.Job
-			for i := range counted {
-				job := newJob("counted-alone", 2)
-				job.Name = fmt.Sprintf("job-%02d", i)
-				Expect(env.Admin.Create(ctx, job)).To(Succeed())
-				jobs = append(jobs, job)
-			}
-			for _, job := range jobs {
-				Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
-			}
-			awaitIdle(ctx, "counted-alone")
-		})
-
 		tenant(ctx, "counted-beside", 2*counted)
 		beside := writesDuring(func() {
 			var jobSets []*jobsetapi.JobSet
@@ -64,13 +54,83 @@ var _ = Describe("Requests", Ordered, func() {
 			}
 			awaitIdle(ctx, "counted-beside")
 		})
-		report := fmt.Sprintf("per quota Workload: alone %s, beside %s\nalone  %v\nbeside %v", alone.summary(), beside.summary(), alone, beside)
-		AddReportEntry("writes", report)
-		GinkgoWriter.Println(report)
+		report := compared(alone, "beside", beside)
 		Expect(beside.perWorkload(toWorkloads)).To(BeNumerically("<=", alone.perWorkload(toWorkloads)+1), report)
 		Expect(beside.perWorkload(all)).To(BeNumerically("<=", alone.perWorkload(all)+mostMore), report)
+		Expect(beside.perWorkload(rejectedReleases)).To(BeNumerically("<", 0.5), "the status of a Job, which its controller writes at the same time, must not matter\n"+report)
 	}, NodeTimeout(2*patience))
+
+	It("that change a quota Workload in a taken tree are at most one more than those of Kueue alone", func(ctx SpecContext) {
+		tenant(ctx, "counted-taken", 2*counted)
+		takeOver(ctx, "counted-taken")
+		taken := writesDuring(func() { runCounted(ctx, "counted-taken") })
+		report := compared(alone, "taken over", taken)
+		Expect(taken.perWorkload(toWorkloads)).To(BeNumerically("<=", alone.perWorkload(toWorkloads)+1), report)
+		handBack(ctx, "counted-taken")
+	}, NodeTimeout(2*patience))
+
+	It("about why a Workload waits are at most one by each manager for each change", func(ctx SpecContext) {
+		const queue, gpus = "counted-reasons", 2
+		tenant(ctx, queue, gpus)
+		takeOver(ctx, queue)
+		running := named(lasting(newJob(queue, gpus), "600"), "running")
+		Expect(env.Admin.Create(ctx, running)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, running))).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
+		var waiting []*kueue.Workload
+		for i := range counted {
+			job := named(newJob(queue, 1), fmt.Sprintf("job-%02d", i))
+			Expect(env.Admin.Create(ctx, job)).To(Succeed())
+			waiting = append(waiting, workloadOf(ctx, job))
+		}
+		waitBecause := func(reason string) {
+			GinkgoHelper()
+			for _, w := range waiting {
+				Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, reason))
+			}
+		}
+		waitBecause(kueue.WorkloadQuotaReservedReasonWaitingForQuota)
+		changes := 1 // that they wait at all
+		for range 2 {
+			patchQueue(ctx, queue, `{"metadata":{"annotations":{"tranche.dev/stop-policy":"Hold"}}}`)
+			waitBecause(kueue.WorkloadQuotaReservedReasonSuspended)
+			patchQueue(ctx, queue, `{"metadata":{"annotations":{"tranche.dev/stop-policy":null}}}`)
+			waitBecause(kueue.WorkloadQuotaReservedReasonWaitingForQuota)
+			changes += 2
+		}
+		// Each of these requests would be answered by another one if the managers wrote in turns.
+		for _, w := range waiting {
+			of := statusWritesTo(w)
+			GinkgoWriter.Printf("%d changes of why %s waits: %v\n", changes, w.Name, of)
+			Expect(of["tranche"]).To(Equal(changes), w.Name)
+			Expect(of["kueue"]).To(BeNumerically("<=", changes), w.Name)
+		}
+		handBack(ctx, queue)
+	}, NodeTimeout(3*patience))
 })
+
+// runCounted runs as many Jobs in a ClusterQueue as are counted, and waits until nothing holds quota.
+func runCounted(ctx context.Context, queue string) {
+	GinkgoHelper()
+	var jobs []*batchv1.Job
+	for i := range counted {
+		job := newJob(queue, 2)
+		job.Name = fmt.Sprintf("job-%02d", i)
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		jobs = append(jobs, job)
+	}
+	for _, job := range jobs {
+		Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+	}
+	awaitIdle(ctx, queue)
+}
+
+// compared returns the writes of Kueue alone and of both managers, which are in the report of the suite, too.
+func compared(alone tally, name string, both tally) string {
+	report := fmt.Sprintf("per quota Workload: alone %s, %s %s\nalone:\n%s%s:\n%s", alone.summary(), name, both.summary(), alone.table(), name, both.table())
+	AddReportEntry("writes", report)
+	GinkgoWriter.Println(report)
+	return report
+}
 
 // awaitIdle waits until the status of a ClusterQueue, which Kueue writes last, reports that nothing holds quota.
 func awaitIdle(ctx context.Context, queue string) {
@@ -105,6 +165,23 @@ func (t tally) perWorkload(counts func(write) bool) float64 {
 	return float64(sum) / counted
 }
 
+// rejectedReleases selects the rejected writes to Jobs by Tranche's manager.
+func rejectedReleases(w write) bool { return !w.IsAccepted && w.User == "tranche" && w.Resource == "jobs/" }
+
+// table renders the writes for each quota Workload, by writer, verb and resource.
+func (t tally) table() string {
+	var lines []string
+	for w := range t {
+		answer := "accepted"
+		if !w.IsAccepted {
+			answer = "rejected"
+		}
+		lines = append(lines, fmt.Sprintf("  %-8s %-7s %-22s %s %.2f\n", w.User, w.Verb, w.Resource, answer, t.perWorkload(func(other write) bool { return other == w })))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
 func (t tally) summary() string {
 	return fmt.Sprintf("%.2f accepted writes to it, %.2f writes in all", t.perWorkload(toWorkloads), t.perWorkload(all))
 }
@@ -123,11 +200,27 @@ func writesDuring(do func()) tally {
 	return after
 }
 
+// managers are the users of both.
+var managers = map[string]string{controlplane.KueueUser: "kueue", testenv.ManagerUser: "tranche"}
+
+// statusWritesTo counts the writes to the status of a quota Workload that were accepted, by manager.
+func statusWritesTo(w *kueue.Workload) map[string]int {
+	GinkgoHelper()
+	counts := map[string]int{}
+	eachRequest(func(r *request) {
+		is := r.ObjectRef.Resource == "workloads" && r.ObjectRef.Subresource == "status" && r.ObjectRef.Namespace == w.Namespace && r.ObjectRef.Name == w.Name
+		if user := managers[r.User.Username]; user != "" && is && r.isWrite() && r.ResponseStatus.Code < 300 {
+			counts[user]++
+		}
+	})
+	return counts
+}
+
 func writes() tally {
 	GinkgoHelper()
 	counts := tally{}
 	eachRequest(func(r *request) {
-		if user := map[string]string{controlplane.KueueUser: "kueue", testenv.ManagerUser: "tranche"}[r.User.Username]; user != "" && r.isWrite() {
+		if user := managers[r.User.Username]; user != "" && r.isWrite() {
 			counts[write{user, r.Verb, r.ObjectRef.Resource + "/" + r.ObjectRef.Subresource, r.ResponseStatus.Code < 300}]++
 		}
 	})
@@ -141,6 +234,8 @@ type request struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef struct {
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 	} `json:"objectRef"`
