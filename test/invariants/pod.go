@@ -26,7 +26,9 @@ type life struct {
 	// payer and podSet are set for a pod of a gang of pods: the quota Workload under which it was ungated.
 	payer  types.UID
 	podSet string
-	span   span
+	// group is set for a pod of a group that Kueue's manager admits: its quota Workload has the name of the group.
+	group string
+	span  span
 }
 
 func (a *Auditor) seePod(pod *corev1.Pod, now moment, what watch.EventType) {
@@ -53,6 +55,8 @@ func newLife(pod *corev1.Pod, now moment) *life {
 	switch {
 	case isOfJobSet(pod):
 		l.jobSet, l.replicatedJob = pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
+	case isOfGang(pod) && !podgroup.IsGated(pod) && pod.Labels[apis.KueueManagedKey] != "":
+		l.group = pod.Namespace + "/" + pod.Labels[apis.PodGroupNameLabel]
 	case isOfGang(pod) && !podgroup.IsGated(pod):
 		admission, podSet, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
 		uid, _, _ := strings.Cut(admission, ".")
@@ -93,6 +97,12 @@ func (a *Auditor) strays() []string {
 	var found []string
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
 		l := a.pods[uid]
+		if l.group != "" {
+			if !a.paysGroup(l) {
+				found = append(found, fmt.Sprintf("I2: pod %s of group %s lived ungated from %d to %d without admitted quota", l.name, l.group, l.span.from, l.span.to))
+			}
+			continue
+		}
 		if l.jobSet == "" {
 			if h := a.holders[l.payer]; h == nil || h.holdingOf(l) == nil {
 				found = append(found, fmt.Sprintf("I2: pod %s of a gang lived ungated from %d to %d without admitted quota", l.name, l.span.from, l.span.to))
@@ -106,6 +116,16 @@ func (a *Auditor) strays() []string {
 		found = append(found, fmt.Sprintf("I2: pod %s lived from %d to %d without admitted quota of its stage or Job", l.name, l.span.from, l.span.to))
 	}
 	return found
+}
+
+// paysGroup reports whether the quota Workload of a group of pods that Kueue's manager admits pays for a pod.
+func (a *Auditor) paysGroup(l *life) bool {
+	for _, h := range a.holders {
+		if h.name == l.group && h.holdingOf(l) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // pays reports whether a quota Workload of a stage pays for a pod.
