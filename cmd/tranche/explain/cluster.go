@@ -85,7 +85,7 @@ func (c *cluster) readJobSet(ctx context.Context, key types.NamespacedName) (*su
 		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
 	}
 	var err error
-	if s.workloads, err = c.workloadsOf(ctx, key, apis.JobSetLabel); err != nil || s.jobSet.Name == "" && len(s.workloads) == 0 {
+	if s.workloads, err = c.workloadsOf(ctx, s.jobSet, key, apis.JobSetLabel); err != nil || s.jobSet.Name == "" && len(s.workloads) == 0 {
 		return nil, err
 	}
 	return s, nil
@@ -98,17 +98,25 @@ func (c *cluster) readJob(ctx context.Context, key types.NamespacedName) (*subje
 		return nil, fmt.Errorf("read Job %s: %w", key, err)
 	}
 	var err error
-	if s.workloads, err = c.workloadsOf(ctx, key, apis.JobLabel); err != nil || s.job.Name == "" && len(s.workloads) == 0 {
+	if s.workloads, err = c.workloadsOf(ctx, s.job, key, apis.JobLabel); err != nil || s.job.Name == "" && len(s.workloads) == 0 {
 		return nil, err
 	}
 	return s, nil
 }
 
-// workloadsOf returns the quota Workloads that name their owner in a label.
-func (c *cluster) workloadsOf(ctx context.Context, key types.NamespacedName, label string) ([]*kueue.Workload, error) {
+// workloadsOf returns the quota Workloads that name their owner in a label. Those that Kueue has made have only its UID.
+func (c *cluster) workloadsOf(ctx context.Context, owner client.Object, key types.NamespacedName, label string) ([]*kueue.Workload, error) {
+	all, err := c.labelled(ctx, key.Namespace, label, key.Name)
+	if err != nil || len(all) > 0 || owner.GetUID() == "" {
+		return all, err
+	}
+	return c.labelled(ctx, key.Namespace, apis.JobUIDLabel, string(owner.GetUID()))
+}
+
+func (c *cluster) labelled(ctx context.Context, namespace, label, value string) ([]*kueue.Workload, error) {
 	var list kueue.WorkloadList
-	if err := c.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{label: key.Name}); err != nil {
-		return nil, fmt.Errorf("list the quota Workloads with the label %s=%s: %w", label, key.Name, err)
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{label: value}); err != nil {
+		return nil, fmt.Errorf("list the quota Workloads with the label %s=%s: %w", label, value, err)
 	}
 	var all []*kueue.Workload
 	for i := range list.Items {

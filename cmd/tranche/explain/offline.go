@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -74,7 +75,7 @@ func (o *offline) findJobs(name string, isIn func(namespace string) bool) []*sub
 	byNamespace := map[string]*subject{}
 	var all []*subject
 	for _, w := range o.Workloads {
-		if w.Labels[apis.JobLabel] != name || !isIn(w.Namespace) {
+		if !isOf(w, "Job", apis.JobLabel, name) || !isIn(w.Namespace) {
 			continue
 		}
 		s := byNamespace[w.Namespace]
@@ -85,6 +86,12 @@ func (o *offline) findJobs(name string, isIn func(namespace string) bool) []*sub
 		s.workloads = append(s.workloads, w)
 	}
 	return all
+}
+
+// isOf reports whether a quota Workload is that of an object: it names the object in a label, or as its owner if Kueue has made it.
+func isOf(w *kueue.Workload, kind, label, name string) bool {
+	owner := metav1.GetControllerOf(w)
+	return w.Labels[label] == name || owner != nil && owner.Kind == kind && owner.Name == name
 }
 
 // findJobSets returns the JobSets of a name with their quota Workloads, also those that have been deleted since.
@@ -102,7 +109,7 @@ func (o *offline) findJobSets(name string, isIn func(namespace string) bool) []*
 		}
 	}
 	for _, w := range o.Workloads {
-		if w.Labels[apis.JobSetLabel] == name && isIn(w.Namespace) {
+		if isOf(w, "JobSet", apis.JobSetLabel, name) && isIn(w.Namespace) {
 			s := of(w.Namespace)
 			s.workloads = append(s.workloads, w)
 		}

@@ -40,6 +40,21 @@ spec:
   queueName: none
   podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
 ---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata:
+  namespace: other
+  name: job-theirs-1a2b3
+  uid: u6
+  resourceVersion: "1"
+  creationTimestamp: "2026-01-01T10:10:00Z"
+  labels: {kueue.x-k8s.io/job-uid: u7}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: theirs, uid: u7, controller: true}]
+spec:
+  active: true
+  queueName: none
+  podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+---
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata: {namespace: ml, name: unheld, uid: u4, labels: {kueue.x-k8s.io/queue-name: main}}
@@ -50,7 +65,13 @@ spec:
 // run returns the output of the verb for a snapshot.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	s, err := snapshot.ReadStream("queues", strings.NewReader(queues))
+	return runOn(t, queues, args...)
+}
+
+// runOn returns the output of the verb for a snapshot of these objects.
+func runOn(t *testing.T, objects string, args ...string) (string, error) {
+	t.Helper()
+	s, err := snapshot.ReadStream("queues", strings.NewReader(objects))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +120,31 @@ func TestOfflineJob(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
 	}
+	// Kueue names the Job as the owner of the Workload only.
+	if got, err := run(t, "job/theirs", "-n", "other"); err != nil || !strings.Contains(got, "\nWorkload other/job-theirs-1a2b3\n") {
+		t.Errorf("a Job of Kueue: %s, %v", got, err)
+	}
 	for name, want := range map[string]string{
 		"job/waits": `namespace "ml" has no Job "waits"`, "jobset/waits": `has no JobSet "waits"`, "workload/unheld": `has no Workload "unheld"`,
 		"pod/waits": `names the kind "pod": only a jobset, a job or a workload`,
 	} {
 		if _, err := run(t, name, "-n", "ml"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A ClusterQueue that was taken over from Kueue is held for Kueue. Whether it is held for Tranche is another question.
+func TestOfflineTakenOver(t *testing.T) {
+	for annotations, want := range map[string]string{
+		"{tranche.dev/engine: Tranche}":                                "any one of these would let it in now:",
+		"{tranche.dev/engine: Tranche, tranche.dev/stop-policy: Hold}": "Suspended: ClusterQueue gpus: Can't admit new workloads: is stopped",
+		"{tranche.dev/engine: Kueue}":                                  "Suspended: ClusterQueue gpus: Can't admit new workloads: is stopped",
+	} {
+		held := strings.Replace(queues, "kind: ClusterQueue\nmetadata: {name: gpus}", "kind: ClusterQueue\nmetadata: {name: gpus, annotations: "+annotations+"}", 1)
+		held = strings.Replace(held, "  queueingStrategy", "  stopPolicy: Hold\n  queueingStrategy", 1)
+		if got, err := runOn(t, held, "waits", "-n", "ml"); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, %v", annotations, got, err)
 		}
 	}
 }

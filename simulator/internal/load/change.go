@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
@@ -37,7 +38,11 @@ func Change(cl *cluster.Cluster, before, after *snapshot.Snapshot, config *confi
 		delete(cl.Cohorts, name.Name)
 		cl.Observe(admission.CohortGone{Name: name.Name})
 	})
-	put(before.ClusterQueues, after.ClusterQueues, cl.PutClusterQueue, func(name types.NamespacedName) {
+	putQueue := func(q *kueue.ClusterQueue) {
+		stopForTranche(q)
+		cl.PutClusterQueue(q)
+	}
+	put(before.ClusterQueues, after.ClusterQueues, putQueue, func(name types.NamespacedName) {
 		delete(cl.ClusterQueues, name.Name)
 		cl.WorkloadQueue.AddAll(cl)
 		cl.Observe(admission.ClusterQueueGone{Name: name.Name})

@@ -14,11 +14,13 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -98,11 +100,22 @@ func (l *loader) addQueues() {
 	add(l.LocalQueues, s.LocalQueues, (*kueue.LocalQueue).DeepCopy, keyOf)
 	for _, q := range l.ClusterQueues {
 		q.Spec.QueueingStrategy = cmp.Or(q.Spec.QueueingStrategy, kueue.BestEffortFIFO)
+		stopForTranche(q)
 	}
 	for key := range l.LocalQueues {
 		if l.Namespaces[key.Namespace] == nil {
 			l.StoreNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}})
 		}
+	}
+}
+
+// stopForTranche sets the stop policy of a ClusterQueue that was taken over from Kueue, and is held for that, to the one for Tranche.
+func stopForTranche(q *kueue.ClusterQueue) {
+	if q.Annotations[apis.EngineAnnotation] != apis.EngineTranche || ptr.Deref(q.Spec.StopPolicy, kueue.None) != kueue.Hold {
+		return
+	}
+	if policy := q.Annotations[apis.StopPolicyAnnotation]; policy == "" || policy == string(kueue.None) {
+		q.Spec.StopPolicy = nil
 	}
 }
 
