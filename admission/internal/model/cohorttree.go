@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -82,7 +84,7 @@ func (m *Model) RebuildTrees() {
 		q.PendingQueue.WakeAll()
 		m.Schedule.ScheduleCycle(q)
 	}
-	m.forgetRefusals()
+	forgetRefusals(m.Stages)
 	m.Bank.Invalidate()
 	m.RefreshJudged()
 	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
@@ -94,8 +96,8 @@ func (m *Model) RebuildTrees() {
 
 // forgetRefusals forgets why stages wait in cohort trees of another engine. When this one admits there again, it reports that again: the status of the
 // quota Workloads does not have it in between.
-func (m *Model) forgetRefusals() {
-	for _, s := range m.Stages {
+func forgetRefusals(stages map[types.NamespacedName]*Stage) {
+	for _, s := range stages {
 		if q := s.Entry.ClusterQueue; q != nil && !q.Decides() {
 			s.LastRefusal = decision.Refusal{}
 		}
