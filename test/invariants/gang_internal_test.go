@@ -113,6 +113,36 @@ func (s *story) expect(t *testing.T, wrong int) {
 	}
 }
 
+// Kueue's manager writes no note of what pays for a pod of a group: the quota Workload has the name of the group.
+func TestPodsOfKueueLiveOnQuota(t *testing.T) {
+	byKueue := func(pod *corev1.Pod) {
+		pod.Labels[apis.KueueManagedKey], pod.Spec.SchedulingGates = "true", nil
+		pod.Namespace = "ns"
+	}
+	for name, c := range map[string]struct {
+		workload string
+		status   func(*kueue.Workload)
+		want     int
+	}{
+		"its quota is admitted": {"gang", asAdmitted, 0},
+		"its quota waits":       {"gang", asWaiting, 1},
+		"another group's quota": {"other", asAdmitted, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory()
+			s.workload(c.workload, func(w *kueue.Workload) {
+				w.Namespace = "ns"
+				c.status(w)
+			})
+			s.pod("x", gated)
+			s.pod("x", byKueue)
+			if found := s.strays(); len(found) != c.want {
+				t.Errorf("found %q, want %d", found, c.want)
+			}
+		})
+	}
+}
+
 func TestPodsOfGangsLiveOnQuota(t *testing.T) {
 	tests := map[string]struct {
 		happens func(*story)
