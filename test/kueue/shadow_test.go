@@ -86,6 +86,8 @@ var _ = Describe("Shadow", Ordered, func() {
 		}
 		Expect(verbs).To(BeEmpty(), "it writes nothing")
 	}, NodeTimeout(2*patience))
+
+	It("reports in advance what happens when Tranche admits the same JobSets in a tree that was taken over", expectForetold, NodeTimeout(4*patience))
 })
 
 // pipeline returns a JobSet that prepares on 1 GPU for 3 seconds, and then trains on 4.
