@@ -382,11 +382,16 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 		if b == nil || h.fits(nil) {
 			continue
 		}
+		delete(r.bids, h.queue())
+		if r.keeps[wl] {
+			for _, other := range r.line(h.queue()) {
+				delete(r.refused, other)
+			}
+			continue
+		}
 		delete(r.preemptReservations, wl)
-		delete(r.keeps, wl)
 		r.gaveUp[wl] = true
 		r.refused = map[*kueue.Workload]bool{}
-		delete(r.bids, h.queue())
 	}
 }
 

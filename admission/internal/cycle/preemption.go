@@ -118,12 +118,15 @@ func (cy *Cycle) reserveNominal(l *check.Candidate) bool {
 }
 
 // dropPreemptReservations cancels the reservations that no longer fit, since another stage has got part of their quota. The stages are checked again, and get
-// no new reservation in this cycle unless they evict a victim: so a cycle ends.
+// no new reservation in this cycle unless they evict a victim: so a cycle ends. A reservation of nominal quota is not cancelled: the check would make it
+// again, whatever other ClusterQueues use, and two such changes could wake each other forever.
 func (cy *Cycle) dropPreemptReservations(behind []*model.Stage) {
 	for _, s := range behind {
 		if s.PreemptQueue != nil && !cy.canStillHave(s.PreemptQueue, s.PreemptReserved) {
 			q := s.PreemptQueue
-			cy.m.CancelReservation(s)
+			if !s.ReservesNominal {
+				cy.m.CancelReservation(s)
+			}
 			cy.m.Schedule.WakeQueue(q)
 		}
 	}
