@@ -194,6 +194,8 @@ type rivalry struct {
 	gaveUp map[*kueue.Workload]bool
 	// keeps are the Workloads whose reservation is nominal quota, against borrowers.
 	keeps map[*kueue.Workload]bool
+	// borrowsMore is true if a ClusterQueue has borrowed for a Workload since those that may now preempt there were last checked.
+	borrowsMore bool
 }
 
 func (w *twin) decideOnRivals(h *history) []string {
@@ -223,8 +225,11 @@ func (r *rivalry) pass(group []string) {
 			}
 		}
 		best := r.winner(group, contest, places)
-		if best == nil {
+		if best == nil && !r.recheckForBorrowing() {
 			return
+		}
+		if best == nil {
+			continue
 		}
 		b := r.bids[best.queue]
 		delete(r.bids, best.queue)
@@ -473,11 +478,25 @@ func (r *rivalry) recheckForSurplus(before map[string]*place, preemptor *kueue.W
 	}
 }
 
+// recheckForBorrowing lets the Workloads that may preempt in other queues be checked again if these borrow more, and reports whether they do. Those that
+// wait for victims need no others.
+func (r *rivalry) recheckForBorrowing() bool {
+	borrowsMore := r.borrowsMore
+	r.borrowsMore = false
+	maps.DeleteFunc(r.refused, func(wl *kueue.Workload, _ bool) bool {
+		reclaims := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)].Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever
+		return borrowsMore && reclaims && (r.preemptReservations[wl] == nil || r.keeps[wl])
+	})
+	return borrowsMore
+}
+
 // admit admits a Workload. The reservations of others in its queue have to be checked again.
 func (r *rivalry) admit(b *bid) {
 	wl := b.offer.wl
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
+	place := r.charged()["queue "+b.offer.queue]
+	r.borrowsMore = r.borrowsMore || place.ExceedsAny(place.usage(b.offer.bill))
 	r.chargeEpoch++
 	if r.preemptReservations[wl] != nil {
 		r.refused = map[*kueue.Workload]bool{}
