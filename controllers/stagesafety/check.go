@@ -3,19 +3,13 @@ package stagesafety
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -24,25 +18,15 @@ type activator struct{ client client.Client }
 
 // Reconcile sets the condition Active of one AdmissionCheck.
 func (a *activator) Reconcile(ctx context.Context, check *kueue.AdmissionCheck) (ctrl.Result, error) {
-	if check.Spec.ControllerName != apis.StageSafetyController {
-		return ctrl.Result{}, nil
-	}
-	before := check.DeepCopy()
-	changed := apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{
-		Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", ObservedGeneration: check.Generation,
-		Message: "Tranche judges the reservations of stages",
-	})
+	after, changed := activated(check)
 	if !changed {
 		return ctrl.Result{}, nil
 	}
-	err := a.client.Status().Patch(ctx, check, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: afterConflict}, nil
+	err := a.client.Status().Patch(ctx, after, client.MergeFromWithOptions(check, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		err = fmt.Errorf("activate AdmissionCheck %s: %w", check.Name, err)
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("activate AdmissionCheck %s: %w", check.Name, err)
-	}
-	return ctrl.Result{}, nil
+	return result(err)
 }
 
 // afterConflict is how long to wait for the cache after a write that another client was faster than.
@@ -52,7 +36,10 @@ const afterConflict = 100 * time.Millisecond
 const afterLag = 500 * time.Millisecond
 
 // A reconciler answers the AdmissionChecks of quota Workloads.
-type reconciler struct{ config Config }
+type reconciler struct {
+	config Config
+	judge  judge
+}
 
 // Reconcile answers the pending AdmissionChecks of one quota Workload.
 func (r *reconciler) Reconcile(ctx context.Context, workload *kueue.Workload) (ctrl.Result, error) {
@@ -60,25 +47,16 @@ func (r *reconciler) Reconcile(ctx context.Context, workload *kueue.Workload) (c
 	if err != nil || len(ours) == 0 {
 		return ctrl.Result{}, err
 	}
-	answer := admission.Answer{IsSafe: true}
-	isStage := workload.Labels[apis.StageIndexLabel] != ""
-	if isStage {
-		var ok bool
-		// The engine sees at least this state, and its own watch drops what is older.
-		r.config.Runner.Observe(admission.WorkloadObserved{Workload: workload.DeepCopy()})
-		err := r.config.Runner.Ask(ctx, func(e *admission.Engine) {
-			answer, ok = e.Judge(client.ObjectKeyFromObject(workload), workload.UID, slices.Collect(maps.Keys(ours))...)
-		})
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if !ok {
-			// The engine may see the AdmissionCheck, or the ClusterQueue that names it, later than Kueue's manager.
-			return ctrl.Result{RequeueAfter: afterLag}, nil
-		}
+	answer, ok, err := r.judge.answer(ctx, workload, ours)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	err = r.write(ctx, workload, ours, answer)
-	if err == nil || !isStage || !answer.IsSafe {
+	if !ok {
+		// The engine may see the AdmissionCheck, or the ClusterQueue that names it, later than Kueue's manager.
+		return ctrl.Result{RequeueAfter: afterLag}, nil
+	}
+	err = r.write(ctx, workload, answered(workload, ours, answer, time.Now()))
+	if err == nil || !isStage(workload) || !answer.IsSafe {
 		return result(err)
 	}
 	if err := r.retract(ctx, workload); err != nil {
@@ -111,21 +89,10 @@ func (r *reconciler) pendingOurs(ctx context.Context, workload *kueue.Workload) 
 }
 
 // write writes an answer. The API server rejects it if the quota Workload was written since it was read: its reservation may be another one.
-func (r *reconciler) write(ctx context.Context, workload *kueue.Workload, ours map[kueue.AdmissionCheckReference]bool, answer admission.Answer) error {
-	after := workload.DeepCopy()
-	for i := range after.Status.AdmissionChecks {
-		check := &after.Status.AdmissionChecks[i]
-		if !ours[check.Name] {
-			continue
-		}
-		check.State, check.Message, check.LastTransitionTime = kueue.CheckStateReady, "All JobSets that hold quota can finish", metav1.NewTime(time.Now())
-		if !answer.IsSafe {
-			check.State, check.Message = kueue.CheckStateRetry, answer.Message
-		}
-	}
-	err := r.config.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(workload, client.MergeFromWithOptimisticLock{}))
+func (r *reconciler) write(ctx context.Context, before, after *kueue.Workload) error {
+	err := r.config.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
-		return fmt.Errorf("answer AdmissionChecks of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+		return fmt.Errorf("answer AdmissionChecks of quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
 	}
 	return nil
 }
@@ -138,16 +105,9 @@ func (r *reconciler) retract(ctx context.Context, workload *kueue.Workload) erro
 	err := r.config.Live.Get(ctx, key, &live)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.config.Runner.Observe(admission.WorkloadGone{Key: key, UID: workload.UID})
+		return r.judge.retract(ctx, workload, nil)
 	case err != nil:
 		return fmt.Errorf("read quota Workload %s: %w", key, err)
-	default:
-		r.config.Runner.Observe(admission.WorkloadObserved{Workload: &live})
 	}
-	return r.config.Runner.Ask(ctx, func(e *admission.Engine) { e.Retract(key, workload.UID) })
-}
-
-// isReserved reports whether a quota Workload holds a reservation that may be judged.
-func isReserved(workload *kueue.Workload) bool {
-	return quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) && workload.DeletionTimestamp.IsZero()
+	return r.judge.retract(ctx, workload, &live)
 }

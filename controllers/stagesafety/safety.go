@@ -13,12 +13,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
 // A Safety answers whether stages may open.
 type Safety struct {
-	runner  *engine.Runner
+	runner  runner
 	changes chan event.GenericEvent
 	wake    chan struct{}
 
@@ -27,9 +26,9 @@ type Safety struct {
 	woken []types.NamespacedName
 }
 
-func newSafety(runner *engine.Runner) *Safety {
-	s := &Safety{runner: runner, changes: make(chan event.GenericEvent), wake: make(chan struct{}, 1)}
-	runner.OnWoken(s.note)
+func newSafety(r runner) *Safety {
+	s := &Safety{runner: r, changes: make(chan event.GenericEvent), wake: make(chan struct{}, 1)}
+	r.OnWoken(s.note)
 	return s
 }
 

@@ -55,7 +55,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) (*Sa
 		return nil, err
 	}
 	safety := newSafety(config.Runner)
-	r := &reconciler{config: config}
+	r := &reconciler{config: config, judge: judge{runner: config.Runner}}
 	return safety, errors.Join(
 		engine.Watch(ctx, mgr, config.Runner,
 			func(w *kueue.Workload) admission.Event { return admission.WorkloadObserved{Workload: w} },
@@ -92,18 +92,3 @@ func (r *reconciler) ofCheck(ctx context.Context, check client.Object) []reconci
 }
 
 func isPending(object client.Object) bool { return len(pendingChecks(object)) > 0 }
-
-// pendingChecks returns the AdmissionChecks that a quota Workload with a reservation waits for.
-func pendingChecks(object client.Object) []string {
-	workload, ok := object.(*kueue.Workload)
-	if !ok || !isReserved(workload) {
-		return nil
-	}
-	var names []string
-	for i := range workload.Status.AdmissionChecks {
-		if check := &workload.Status.AdmissionChecks[i]; check.State == kueue.CheckStatePending {
-			names = append(names, string(check.Name))
-		}
-	}
-	return names
-}
