@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -63,7 +64,20 @@ func (st *stage) awaitSafety(s *jobsetstate.Snapshot) {
 			st.unsafe = why
 		}
 	}
+	st.loses = st.loses || st.keepsQuotaClosed()
 	st.open = st.open && st.unsafe == "" && !st.loses
+}
+
+// keepsQuotaClosed reports whether a stage holds quota although its start conditions are not met, as after a restart of its JobSet, and has no pods. The
+// stages that have to run before may need that quota, and where another engine admits, no deadlock recovery evicts the JobSet:
+//
+//	prepare(finished)   train(runs)
+//	   the JobSet restarts
+//	prepare(open)       train(closed) releases its quota when its pods have terminated
+func (st *stage) keepsQuotaClosed() bool {
+	mayStart := func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || childjob.HasPods(job) }
+	return st.workload != nil && !st.open && !st.stops && !st.decided && !st.hasPods && st.holdsQuota() &&
+		!quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) && !slices.ContainsFunc(st.jobs, mayStart)
 }
 
 // pauseOf returns how much longer a quota Workload stays out of its queue because AdmissionChecks have rejected its reservations again and again, and why.

@@ -121,6 +121,11 @@ func TestFinalizer(t *testing.T) {
 	}
 }
 
+// restarted is a JobSet that has restarted while its second stage held quota.
+func restarted(init, train string) world {
+	return world{started: true, restarts: 1, workloads: map[string]string{"init": init, "train": train}, jobs: map[string]string{"init": "held", "train": "held"}}
+}
+
 func TestOtherEngine(t *testing.T) {
 	unsafe := map[string]string{"train": "2 gpu would stay free"}
 	running := world{
@@ -211,6 +216,19 @@ func TestOtherEngine(t *testing.T) {
 		"a restart releases the record": {
 			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "finished pinned deleted attempt0", "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}},
 			want:  []string{"unpin init"},
+		},
+		"a restart closes a stage that has to wait again": {
+			world: restarted("finished attempt0", "admitted attempt0"), want: []string{"bar train=tranche.dev/stage", "remove init"},
+		},
+		"which keeps its quota while its pods terminate": {
+			world: restarted("", "admitted"), change: func(s *jobsetstate.Snapshot) {
+				bar(s, "train", apis.StageGate)
+				s.Owned.Pods = append(s.Owned.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train-0-0", Labels: map[string]string{jobset.ReplicatedJobNameKey: "train"}}})
+			},
+		},
+		"and then releases it for the stages that it waits for": {
+			world: restarted("", "admitted"), change: func(s *jobsetstate.Snapshot) { bar(s, "train", apis.StageGate) },
+			want: []string{"give back train"},
 		},
 		"so does the end of the JobSet": {
 			world: world{over: jobset.JobSetCompleted, started: true, workloads: map[string]string{"init": "finished pinned deleted", "train": "finished pinned"}, jobs: map[string]string{"init": "complete", "train": "complete"}},

@@ -55,8 +55,8 @@ type stage struct {
 	// stops is true if the JobSet is evicted, or suspended by its user. mustRelease is true if it is evicted, and this stage must release
 	// its quota.
 	stops, mustRelease bool
-	// loses is true if another engine takes the quota that it has reserved for the stage back before it has admitted the stage. The JobSet is
-	// not evicted. unsafe says why the stage, whose start conditions are met, is not open.
+	// loses is true if another engine takes the quota that it has reserved for the stage back before it has admitted the stage, or if the stage releases
+	// quota of another engine because it is closed again. The JobSet is not evicted. unsafe says why the stage, whose start conditions are met, is not open.
 	loses  bool
 	unsafe string
 }
