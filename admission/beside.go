@@ -45,13 +45,18 @@ func (e *Engine) MayOpen(r OpenRequest) Answer {
 		e.judge.AwaitQueue(j, r.LocalQueue)
 		return Answer{Message: missing}
 	}
-	if q.Decides() {
+	if q.Decides() || keepsQuota(j, r.Stage) {
 		return Answer{IsSafe: true}
 	}
 	if refusal := e.judge.MayOpen(j, r.Stage, lq, q); refusal != nil {
 		return Answer{Message: refusal.Message}
 	}
 	return Answer{IsSafe: true}
+}
+
+// keepsQuota reports whether a stage holds quota that it has kept through a restart of its JobSet: what is held stays the same if it opens again.
+func keepsQuota(j *model.JobSet, stage int) bool {
+	return j.Members.Has(func(s *model.Stage) bool { return s.Index == stage && !s.IsGrowth && s.Entry.Counts() })
 }
 
 // openQueues returns a LocalQueue and its ClusterQueue, or which of them is missing and what to do.

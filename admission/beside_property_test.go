@@ -31,16 +31,22 @@ type besideKueue struct {
 	left, troubles int
 	// waiting are the JobSets that must not be asked about again before the Engine wakes them, by name, with the stages.
 	waiting map[string]map[int]string
-	// evicting are the JobSets whose pods are about to terminate.
-	evicting map[string]bool
+	// evicting are the JobSets whose pods are about to terminate, and deactivated those with a quota Workload that is not active.
+	evicting, deactivated map[string]bool
+	// uncut are the ClusterQueues whose quota was cut, as they were.
+	uncut map[string]*kueue.ClusterQueue
 	// unwritten are the reservations that were found to be safe, and whose AdmissionChecks are still Pending.
 	unwritten map[string]bool
-	// retries counts the reservations that were rejected.
-	retries int
+	// retries counts the reservations that were rejected, and disturbed the disturbances of each kind.
+	retries   int
+	disturbed map[string]int
 }
 
 func newBesideKueue(t tester) *besideKueue {
-	b := &besideKueue{waiting: map[string]map[int]string{}, evicting: map[string]bool{}, unwritten: map[string]bool{}}
+	b := &besideKueue{
+		waiting: map[string]map[int]string{}, evicting: map[string]bool{}, deactivated: map[string]bool{}, unwritten: map[string]bool{},
+		uncut: map[string]*kueue.ClusterQueue{}, disturbed: map[string]int{},
+	}
 	b.world = newWorld(t, admission.Config{Leader: admission.LedByKueue})
 	b.mayOpen = b.ask
 	b.observeCheck()
@@ -65,7 +71,7 @@ func (b *besideKueue) isJudged(queue string) bool {
 
 // ask asks whether a stage may open, unless it has been refused and nothing has changed since.
 func (b *besideKueue) ask(js *fakeJobSet, stage int) bool {
-	if _, waits := b.waiting[js.name][stage]; waits || b.evicting[js.name] {
+	if _, waits := b.waiting[js.name][stage]; waits || b.evicting[js.name] || b.deactivated[js.name] {
 		return false
 	}
 	answer := b.engine.MayOpen(admission.OpenRequest{JobSet: js.uid, Stage: stage, LocalQueue: b.localQueueOf(js.workload(stage))})
@@ -228,7 +234,7 @@ func (b *besideKueue) endRetry(name string) {
 }
 
 func isRunning(wl *kueue.Workload) bool {
-	return wl.Status.Admission != nil && !isLeaving(wl) && !isPending(wl) && !isFinished(wl)
+	return wl.Status.Admission != nil && wl.Annotations[apis.AdmissionGatedByAnnotation] == "" && !isLeaving(wl) && !isPending(wl) && !isFinished(wl)
 }
 
 // progress returns what the Jobs of a JobSet may do: a Job succeeds only when all that were opened because it is ready
@@ -263,7 +269,7 @@ func (b *besideKueue) progress(js *fakeJobSet) []func() {
 	return moves
 }
 
-// evictJobSet lets Kueue preempt a JobSet, whose stages leave together.
+// evictJobSet lets Kueue evict a JobSet, whose stages leave together.
 func (b *besideKueue) evictJobSet(js *fakeJobSet) {
 	for i := range js.plan.Stages {
 		if wl := b.workloads[keyOf(js.workload(i))]; wl.Status.Admission != nil && !isFinished(wl) && !isLeaving(wl) {
@@ -311,6 +317,9 @@ func (b *besideKueue) moves() []func() {
 	for _, key := range slices.SortedFunc(maps.Keys(b.workloads), compareNames) {
 		wl := b.workloads[key]
 		moves = append(moves, b.reserves(wl)...)
+		if wl.Annotations[apis.AdmissionGatedByAnnotation] != "" && wl.Status.Admission != nil && !isLeaving(wl) {
+			moves = append(moves, func() { b.giveBack(key.Name) })
+		}
 		switch isLone := len(wl.OwnerReferences) == 0; {
 		case isPending(wl) && b.unwritten[key.Name]:
 			moves = append(moves, func() { b.writeReady(key.Name) })
@@ -329,19 +338,21 @@ func (b *besideKueue) moves() []func() {
 			continue
 		}
 		moves = append(moves, b.progress(js)...)
-		if b.troubles > 0 && len(b.progress(js)) > 0 && rapid.IntRange(0, 9).Draw(b.r, "preempt") == 0 {
-			return []func(){func() { b.troubles--; b.evictJobSet(js) }}
+		if b.deactivated[name] {
+			moves = append(moves, func() { b.reactivate(js) })
 		}
 	}
-	if b.troubles > 0 && rapid.IntRange(0, 9).Draw(b.r, "restart") == 0 {
-		return []func(){b.restart}
+	for _, name := range slices.Sorted(maps.Keys(b.uncut)) {
+		moves = append(moves, func() { b.restoreQuota(name) })
+	}
+	if b.troubles > 0 && len(moves) > 0 && rapid.IntRange(0, 5).Draw(b.r, "trouble") == 0 {
+		return []func(){b.disturb}
 	}
 	return moves
 }
 
 // restart kills the manager: all stages are asked about again.
 func (b *besideKueue) restart() {
-	b.troubles--
 	b.world.restart()
 	b.observeCheck()
 	clear(b.waiting)
@@ -453,7 +464,7 @@ func drawBeside(t *rapid.T, change ...func(*kueue.ClusterQueue)) (b *besideKueue
 
 // TestBesideKueueNoDeadlock lets Kueue admit whatever fits at any time: with the AdmissionCheck each JobSet finishes, and nothing is decided here.
 func TestBesideKueueNoDeadlock(t *testing.T) {
-	retries, histories := 0, 0
+	retries, histories, disturbed := 0, 0, map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		b, stuck := drawBeside(t, judged)
 		if len(stuck) > 0 {
@@ -461,8 +472,14 @@ func TestBesideKueueNoDeadlock(t *testing.T) {
 		}
 		retries += b.retries
 		histories++
+		for what, count := range b.disturbed {
+			disturbed[what] += count
+		}
 	})
-	t.Logf("%d reservations were rejected in %d histories", retries, histories)
+	t.Logf("%d reservations were rejected in %d histories, and disturbances: %v", retries, histories, disturbed)
+	if histories >= 100 && len(disturbed) < 5 {
+		t.Error("not each kind of disturbance occurs")
+	}
 	if retries == 0 {
 		t.Error("no reservation was rejected: the histories are too tame")
 	}

@@ -92,6 +92,30 @@ func TestBesideKueueRetract(t *testing.T) {
 	}
 }
 
+// TestBesideKueueRestart opens a stage that has kept its quota through a restart of its JobSet: its quota counts once, although nothing is left free.
+func TestBesideKueueRestart(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=7", judged)
+	b.submit("q", "js", job{name: "launcher", requests: "gpu=1"}, job{name: "workers", requests: "gpu=1", after: []string{"launcher Ready"}},
+		job{name: "more", requests: "gpu=5", after: []string{"workers Ready"}})
+	js := b.jobSets["js"]
+	b.reserve("js-launcher", assigned("q", "launcher", "1"))
+	b.judge("js-launcher")
+	b.writeReady("js-launcher")
+	b.reach("js", "launcher", stageplan.Ready)
+	b.reserve("js-workers", assigned("q", "workers", "1"))
+	b.judge("js-workers")
+	b.writeReady("js-workers")
+	b.restartJobSet(js)
+	if gate := b.workloads[keyOf("js-workers")].Annotations[apis.AdmissionGatedByAnnotation]; gate == "" {
+		t.Fatal("the restart does not gate the workers")
+	}
+	b.reach("js", "launcher", stageplan.Ready)
+	if gate := b.workloads[keyOf("js-workers")].Annotations[apis.AdmissionGatedByAnnotation]; gate != "" {
+		t.Errorf("the workers keep the gate %s: %s", gate, b.waiting["js"][1])
+	}
+}
+
 // TestBesideKueueOthers judges what is no stage that could deadlock.
 func TestBesideKueueOthers(t *testing.T) {
 	b := newBesideKueue(t)

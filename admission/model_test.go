@@ -83,12 +83,6 @@ func drawModel(t *rapid.T, policy string) *model {
 	return m
 }
 
-// putQueue lets a ClusterQueue be observed.
-func (m *model) putQueue(q *kueue.ClusterQueue) {
-	m.queues[q.Name] = q
-	m.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
-}
-
 // run continues until nothing changes, also when all reservations have expired. Quota that was removed is restored before the end.
 func (m *model) run(t *rapid.T) {
 	hasExpired := false

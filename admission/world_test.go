@@ -132,9 +132,14 @@ func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) 
 	for _, f := range change {
 		f(q)
 	}
-	w.queues[name] = q
-	w.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+	w.putQueue(q)
 	w.putLocalQueue(name)
+}
+
+// putQueue lets the Engine observe a ClusterQueue.
+func (w *world) putQueue(q *kueue.ClusterQueue) {
+	w.queues[q.Name] = q
+	w.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 }
 
 // putLocalQueue lets the Engine observe a LocalQueue of the ClusterQueue of the same name.
