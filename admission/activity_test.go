@@ -1,13 +1,42 @@
 package admission_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 )
+
+// Beside Kueue the annotations have an effect, and one that is added or removed changes the condition.
+func TestActivityOfTakeovers(t *testing.T) {
+	active := func(w *world, annotations map[string]string) string {
+		w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Annotations = annotations })
+		w.engine.Decide(w.now())
+		view, _ := w.engine.ClusterQueue("q")
+		return view.Active.Message
+	}
+	asks := map[string]string{apis.EngineAnnotation: apis.EngineTranche}
+	if got := active(newWorld(t, admission.Config{Leader: admission.LedByKueue}), asks); got != "Can admit new workloads" {
+		t.Errorf("beside Kueue: %q", got)
+	}
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4")
+	w.engine.Decide(w.now())
+	w.engine.Changed()
+	for _, annotations := range []map[string]string{asks, nil} {
+		if got := active(w, annotations); strings.Contains(got, "no effect") != (annotations != nil) {
+			t.Errorf("with annotations %v: %q", annotations, got)
+		}
+		if changed, _ := w.engine.Changed(); !slices.Contains(changed, "q") {
+			t.Errorf("with annotations %v the engine reports changes of %v", annotations, changed)
+		}
+	}
+}
 
 // The condition Active of a ClusterQueue has Kueue's reasons and messages.
 func TestActivity(t *testing.T) {
@@ -30,6 +59,20 @@ func TestActivity(t *testing.T) {
 		"active":      {reason: "Ready", message: "Can admit new workloads"},
 		"stopped":     {change: func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = new(kueue.Hold) }, reason: "Stopped", message: "Can't admit new workloads: is stopped."},
 		"terminating": {change: func(q *kueue.ClusterQueue) { q.DeletionTimestamp = new(metav1.Now()) }, reason: "Terminating", message: "Can't admit new workloads; clusterQueue is terminating"},
+		"with annotations for a takeover": {
+			change: func(q *kueue.ClusterQueue) {
+				q.Annotations = map[string]string{apis.EngineAnnotation: apis.EngineTranche, apis.StopPolicyAnnotation: "None"}
+			},
+			reason: "Ready", message: "Can admit new workloads; metadata.annotations: tranche.dev/engine, tranche.dev/stop-policy: no effect in the mode Instead, " +
+				"where Tranche admits in all ClusterQueues; remove them",
+		},
+		"held for a takeover": {
+			change: func(q *kueue.ClusterQueue) {
+				q.Annotations, q.Spec.StopPolicy = map[string]string{apis.EngineAnnotation: apis.EngineTranche}, new(kueue.Hold)
+			},
+			reason: "Stopped", message: "Can't admit new workloads: is stopped, metadata.annotations: tranche.dev/engine: no effect in the mode Instead, " +
+				"where Tranche admits in all ClusterQueues; remove them, and set spec.stopPolicy to None if it was Hold for a takeover.",
+		},
 		"without its flavors": {
 			world: func(w *world) {
 				w.engine.Apply(admission.FlavorGone{Name: "a100"})

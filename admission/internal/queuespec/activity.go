@@ -65,6 +65,9 @@ func (q *Spec) Activity(checks map[string]*version.Observed[AdmissionCheck], cyc
 		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.namespaceSelector: "+q.selectorProblem)
 	}
 	if len(why.reasons) > 0 {
+		if ignored := q.whyIgnored(); ignored != "" {
+			why.messages = append(why.messages, ignored)
+		}
 		return Activity{metav1.ConditionFalse, why.reasons[0], fmt.Sprintf("Can't admit new workloads: %s.", strings.Join(why.messages, ", "))}
 	}
 	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, "Can admit new workloads" + q.advisories()}
@@ -143,6 +146,9 @@ func (q *Spec) advisories() string {
 	if len(q.Deleted) > 0 {
 		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.Deleted, ", ") +
 			"; remove it from spec.resourceGroups, or it cannot disappear"
+	}
+	if ignored := q.whyIgnored(); ignored != "" {
+		message += "; " + ignored
 	}
 	return message
 }

@@ -47,7 +47,9 @@ type Spec struct {
 	// Topological are flavors with a topology, and isConcurrent is true if spec.concurrentAdmissionPolicy is set. Neither is supported.
 	Topological  []string
 	isConcurrent bool
-	Strategy     queue.Strategy
+	// ignored are annotations about takeovers from Kueue, which have no effect where this Engine admits in all cohort trees.
+	ignored  []string
+	Strategy queue.Strategy
 }
 
 // hasOnly reports whether the ClusterQueue has no other flavors than these. An empty list stands for all flavors.
@@ -114,6 +116,8 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 		if q.Takeover.IsAsked() {
 			q.Stop = q.Takeover.Stop()
 		}
+	} else {
+		q.ignored = ignoredAnnotations(object)
 	}
 	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
@@ -139,7 +143,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, q.annotationRemark, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, q.annotationRemark, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

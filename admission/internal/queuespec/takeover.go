@@ -52,6 +52,29 @@ func takeoverOf(object *kueue.ClusterQueue, stop kueue.StopPolicy) Takeover {
 	return t
 }
 
+// ignoredAnnotations returns the annotations of a ClusterQueue that are about the engine beside Kueue. Without Kueue they have no effect.
+func ignoredAnnotations(object *kueue.ClusterQueue) []string {
+	var found []string
+	for _, name := range []string{apis.EngineAnnotation, apis.StopPolicyAnnotation} {
+		if object.Annotations[name] != "" {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// whyIgnored says that annotations have no effect, and what to do, or nothing.
+func (q *Spec) whyIgnored() string {
+	if len(q.ignored) == 0 {
+		return ""
+	}
+	cure := "remove them"
+	if q.Stop != kueue.None {
+		cure += ", and set spec.stopPolicy to None if it was Hold for a takeover"
+	}
+	return fmt.Sprintf("metadata.annotations: %s: no effect in the mode Instead, where Tranche admits in all ClusterQueues; %s", strings.Join(q.ignored, ", "), cure)
+}
+
 // Obstacles returns what keeps Tranche from admitting in the ClusterQueue beside Kueue, whatever else its cohort tree has, each with its cure.
 func (q *Spec) Obstacles(checks map[string]*version.Observed[AdmissionCheck]) []string {
 	var found []string
