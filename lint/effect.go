@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // checkEffects reports what is accepted, but has no effect.
@@ -25,6 +27,7 @@ func (l *linter) checkEffects() {
 	for _, q := range l.objects.clusterQueues {
 		l.checkWeight(q.source, q.object.Spec.FairSharing)
 		l.checkLending(q)
+		l.checkTakeover(q)
 	}
 	if l.hasInvalid("ClusterQueue", "Cohort", "LocalQueue") {
 		return // the others depend on all queues
@@ -42,6 +45,22 @@ func (l *linter) checkEffects() {
 		l.checkReclaim(q, t)
 		l.checkBorrowPreemption(q, t)
 		l.checkReach(q, t, reached)
+	}
+}
+
+// checkTakeover reports annotations about the engine that admits beside Kueue.
+func (l *linter) checkTakeover(q origin[kueue.ClusterQueue]) {
+	if l.options.Engine.Leader == admission.LedByKueue {
+		return
+	}
+	for _, name := range []string{apis.EngineAnnotation, apis.StopPolicyAnnotation} {
+		if value := q.object.Annotations[name]; value != "" {
+			l.add(q.source, problem{
+				rule: ruleIgnoredAnnotation(), field: "metadata.annotations",
+				message: fmt.Sprintf("%s: %s has no effect in the mode Instead, where Tranche admits in all ClusterQueues", name, value),
+				cure:    "remove the annotation, or name a configuration with mode: Beside by --config",
+			})
+		}
 	}
 }
 

@@ -130,7 +130,10 @@ func (l *linter) checkActive(engine *admission.Engine, q origin[kueue.ClusterQue
 	if !exists {
 		return
 	}
-	l.checkStop(q.source, q.object.Spec.StopPolicy)
+	isHeldForKueue := l.options.Engine.Leader == admission.LedByKueue && q.object.Annotations[apis.EngineAnnotation] == apis.EngineTranche
+	if !isHeldForKueue {
+		l.checkStop(q.source, q.object.Spec.StopPolicy)
+	}
 	activity := view.Active
 	if activity.Status != metav1.ConditionTrue {
 		l.add(q.source, l.inactivityOf(q.object, activity))

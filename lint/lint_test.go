@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/lint"
 	"github.com/tranche-dev/tranche/manifest"
 )
@@ -21,12 +22,17 @@ var update = flag.Bool("update", false, "rewrite the expected output")
 
 func run(t *testing.T, file string) *lint.Result {
 	t.Helper()
+	return runWith(t, file, lint.Options{})
+}
+
+func runWith(t *testing.T, file string, options lint.Options) *lint.Result {
+	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	objects, unreadable := manifest.Read(file, content)
-	result, err := lint.Run(objects, unreadable, lint.Options{})
+	result, err := lint.Run(objects, unreadable, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +100,13 @@ func writeJSON(w io.Writer, result *lint.Result) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(result)
+}
+
+// TestTakeover finds nothing wrong with a ClusterQueue that asks for Tranche beside Kueue, where spec.stopPolicy stops Kueue only.
+func TestTakeover(t *testing.T) {
+	if result := runWith(t, "testdata/takeover.yaml", lint.Options{Engine: admission.Config{Leader: admission.LedByKueue}}); len(result.Findings) > 0 {
+		t.Errorf("%+v", result.Findings)
+	}
 }
 
 // TestSamples finds nothing in the samples.

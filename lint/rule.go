@@ -97,12 +97,16 @@ func ruleUselessPreemption() rule {
 	return rule{"useless-preemption", Warning, "preemption policies have an effect"}
 }
 
+func ruleIgnoredAnnotation() rule {
+	return rule{"ignored-annotation", Warning, "only in the mode Beside do ClusterQueues have annotations about takeovers from Kueue"}
+}
+
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
 		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
 		ruleMissingQueue(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
-		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(),
+		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(),
 	}
 }
 
