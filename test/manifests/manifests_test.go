@@ -98,15 +98,44 @@ func TestChartInModeBeside(t *testing.T) {
 // TestChartRefusesModes checks that the chart refuses what the manager would refuse when it starts beside Kueue.
 func TestChartRefusesModes(t *testing.T) {
 	for value, want := range map[string]string{
-		"visibility.enable=true":                     "visibility.enable has no effect in mode Beside",
-		"configuration.expectedStart.enable=true":    "configuration.expectedStart.enable has no effect",
-		"configuration.waitForPodsReady.enable=true": "configuration.waitForPodsReady has no effect",
-		"configuration.fairSharing.x=y":              "configuration.fairSharing has no effect",
+		"visibility.enable=true":                                           "visibility.enable has no effect in mode Beside",
+		"configuration.expectedStart.enable=true":                          "configuration.expectedStart.enable has no effect",
+		"configuration.waitForPodsReady.enable=true":                       "configuration.waitForPodsReady has no effect",
+		"configuration.fairSharing.x=y":                                    "configuration.fairSharing has no effect",
+		"configuration.podGroups.status=Leave":                             "configuration.podGroups.status has no effect in mode Beside; remove it: the pod integration of Kueue's manager queues pods",
+		"configuration.podGroups.waitingTime=5m":                           "configuration.podGroups.waitingTime has no effect",
+		"configuration.podGroups.other=x":                                  "configuration.podGroups.other has no effect",
+		"configuration.featureGates.UnadmittedWorkloadsObservability=true": "configuration.featureGates.UnadmittedWorkloadsObservability has no effect in mode Beside; set it in the configuration of Kueue's manager",
+		"kueue.managerUser=":                                               "kueue.managerUser is empty",
 	} {
-		cmd := tool("helm", "template", "tranche", "charts/tranche", "--namespace=tranche-system", "--kube-version=1.36.0", "--set=mode=Beside", "--set="+value)
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: error %v, want %q:\n%.300s", value, err, want, out)
-		}
+		refuses(t, want, "--set=mode=Beside", "--set="+value)
+	}
+	accepted := objects(t, helm(t, "--set=mode=Beside", "--set=configuration.podGroups.status=Manage", "--set=configuration.podGroups.afterTimeout=Requeue",
+		"--set=configuration.podGroups.waitingTime=10m", "--set=configuration.featureGates.UnadmittedWorkloadsObservability=false"))
+	file := field(t, accepted["ConfigMap/tranche-system/tranche-manager"], "data", "config.yaml").(map[string]any)
+	if diff := cmp.Diff(map[string]any{"status": "Manage", "afterTimeout": "Requeue", "waitingTime": "10m"}, file["podGroups"]); diff != "" {
+		t.Errorf("podGroups with its defaults (-want +got):\n%s", diff)
+	}
+}
+
+// TestChartRefusesDoubles checks that the chart refuses fields of the configuration that its values set.
+func TestChartRefusesDoubles(t *testing.T) {
+	for value, want := range map[string]string{
+		"mode=Beside": "configuration.mode has no effect; set the value mode",
+		"managedNamespaceSelector.matchLabels.team=a": "configuration.managedNamespaceSelector has no effect; set the value namespaceSelector",
+		"manageJobSetsWithoutQueueName=true":          "configuration.manageJobSetsWithoutQueueName has no effect; set the value manageJobSetsWithoutQueueName",
+		"gang.provider=KAI":                           "configuration.gang.provider has no effect; set the value gangProvider",
+	} {
+		refuses(t, want, "--set=configuration."+value)
+	}
+}
+
+// refuses checks that the chart fails with a message.
+func refuses(t *testing.T, want string, values ...string) {
+	t.Helper()
+	args := append([]string{"template", "tranche", "charts/tranche", "--namespace=tranche-system", "--kube-version=1.36.0"}, values...)
+	if out, err := tool("helm", args...).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v: error %v, want %q:\n%.300s", values, err, want, out)
 	}
 }
 

@@ -25,6 +25,28 @@ tranche-system
 {{- if dig "waitForPodsReady" "enable" false .Values.configuration -}}
 {{- fail "configuration.waitForPodsReady has no effect in mode Beside; set it in the configuration of Kueue's manager" -}}
 {{- end -}}
+{{- range $key, $value := .Values.configuration.podGroups -}}
+{{- if not (has (toString $value) (get (dict "status" (list "Manage") "afterTimeout" (list "Requeue") "waitingTime" (list "10m" "10m0s")) $key | default list)) -}}
+{{- fail (printf "configuration.podGroups.%s has no effect in mode Beside; remove it: the pod integration of Kueue's manager queues pods" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $gate, $isOn := .Values.configuration.featureGates -}}
+{{- if $isOn -}}
+{{- fail (printf "configuration.featureGates.%s has no effect in mode Beside; set it in the configuration of Kueue's manager" $gate) -}}
+{{- end -}}
+{{- end -}}
+{{- if not .Values.kueue.managerUser -}}
+{{- fail "kueue.managerUser is empty: in mode Beside, the admission policies have to know the user name of Kueue's manager" -}}
+{{- end -}}
+{{- end -}}
+{{- $values := dict "mode" "mode" "managedNamespaceSelector" "namespaceSelector" "manageJobSetsWithoutQueueName" "manageJobSetsWithoutQueueName" -}}
+{{- range $key, $value := $values -}}
+{{- if hasKey $.Values.configuration $key -}}
+{{- fail (printf "configuration.%s has no effect; set the value %s, which also concerns the admission policies" $key $value) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey (.Values.configuration.gang | default dict) "provider" -}}
+{{- fail "configuration.gang.provider has no effect; set the value gangProvider, which also concerns the admission policies" -}}
 {{- end -}}
 {{- if .Values.gangSchedulerName -}}
 {{- $_ := set $fixed.gang (lower .Values.gangProvider) (dict "schedulerName" .Values.gangSchedulerName) -}}
