@@ -3,7 +3,10 @@ package simulator
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -27,6 +30,12 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	}
 	if s.Workloads[j.Key()] != nil {
 		return fmt.Errorf("quota Workload %s exists already: choose another name", j.Key())
+	}
+	if sub.IsQueued {
+		s.QueuedJobs[j.Key()] = j
+		s.PutJob(j.NewJob())
+		s.ReconcileQueuedJob(j.Key())
+		return nil
 	}
 	if !sub.IsJobSet {
 		s.PlainJobs[j.Key()] = j
@@ -75,10 +84,29 @@ func (s *simulation) obstacle(j *cluster.UserJob) string {
 		return "it is not submitted yet"
 	case j.IsDeleted:
 		return "it is deleted"
-	case j.Plain != nil && j.Plain.HasEnded, j.Plain == nil && s.JobSets[j.Key()].Status.TerminalState != "":
+	case s.hasFinished(j):
 		return "it has finished"
 	}
 	return ""
+}
+
+func (s *simulation) hasFinished(j *cluster.UserJob) bool {
+	switch {
+	case j.Plain != nil:
+		return j.Plain.HasEnded
+	case j.IsQueued:
+		job := s.QueuedJob(j.Key())
+		return childjob.IsFinished(job, batchv1.JobComplete) || cluster.IsFailed(job)
+	}
+	return s.JobSets[j.Key()].Status.TerminalState != ""
+}
+
+// jobsOf returns the Jobs of a submission.
+func (s *simulation) jobsOf(j *cluster.UserJob) []*batchv1.Job {
+	if j.IsQueued {
+		return []*batchv1.Job{s.QueuedJob(j.Key())}
+	}
+	return s.JobsOf(s.JobSets[j.Key()].UID)
 }
 
 // ignore reports that an action is skipped.
@@ -89,7 +117,7 @@ func (s *simulation) ignore(verb string, t scenario.Target, why string) {
 // actOnPods makes running pods of a JobSet ready, succeeded or failed.
 func (s *simulation) actOnPods(j *cluster.UserJob, a scenario.Act) {
 	found := false
-	for _, job := range s.JobsOf(s.JobSets[j.Key()].UID) {
+	for _, job := range s.jobsOf(j) {
 		part, name := a.Target.Part, job.Labels[jobset.ReplicatedJobNameKey]
 		p := s.PodsOf(job)
 		if part != "" && part != name && part != j.StageOf(job).Name || p.Count(cluster.IsAny) == 0 || !childjob.IsRunning(job) {
@@ -127,7 +155,7 @@ func (s *simulation) actOnPlain(j *cluster.UserJob, a scenario.Act) {
 	s.plainJobController.Reconcile(j)
 }
 
-// suspend writes spec.suspend of a JobSet.
+// suspend writes spec.suspend of a JobSet or a Job.
 func (s *simulation) suspend(j *cluster.UserJob, suspend bool) { //nolint:revive // the value of a field
 	if j.Plain != nil {
 		j.Plain.IsSuspended = suspend
@@ -136,6 +164,17 @@ func (s *simulation) suspend(j *cluster.UserJob, suspend bool) { //nolint:revive
 		} else {
 			s.Touch(j.Namespace, j.Name)
 		}
+		return
+	}
+	if j.IsQueued {
+		// An admission policy records what the user wants. It lets only the manager resume a Job.
+		job := s.QueuedJob(j.Key()).DeepCopy()
+		delete(job.Annotations, apis.SuspendedAnnotation)
+		if suspend {
+			job.Spec.Suspend = &suspend
+			metav1.SetMetaDataAnnotation(&job.ObjectMeta, apis.SuspendedAnnotation, "true")
+		}
+		s.PutJob(job)
 		return
 	}
 	js := s.JobSets[j.Key()].DeepCopy()
@@ -163,10 +202,12 @@ func (s *simulation) delete(j *cluster.UserJob) {
 		s.plainJobController.Delete(j)
 		return
 	}
-	js := s.JobSets[j.Key()]
-	s.DropJobSet(js)
-	// The garbage collector deletes what belongs to the JobSet.
-	for _, job := range s.JobsOf(js.UID) {
+	jobs := s.jobsOf(j)
+	if j.IsJobSet {
+		s.DropJobSet(s.JobSets[j.Key()])
+	}
+	// The garbage collector deletes what belongs to the JobSet or the Job.
+	for _, job := range jobs {
 		s.DeleteJob(job)
 	}
 	for _, w := range s.WorkloadsOf(j) {
@@ -187,6 +228,10 @@ func (s *simulation) resize(r scenario.Resize) error {
 	}
 	after.Priority = j.Priority
 	j.Submission = after
+	if j.IsQueued {
+		s.PutJob(resizedJob(s.QueuedJob(j.Key()), r.Pods))
+		return nil
+	}
 	js := s.JobSets[j.Key()].DeepCopy()
 	for i := range js.Spec.ReplicatedJobs {
 		spec := &after.Spec.ReplicatedJobs[i].Template.Spec
@@ -243,6 +288,10 @@ func (s *simulation) setOwner(j *cluster.UserJob, set scenario.Set) error {
 		}
 		return nil
 	}
+	if j.IsQueued {
+		s.setJob(j, set, &wanted)
+		return nil
+	}
 	js := s.JobSets[j.Key()].DeepCopy()
 	if hasGates {
 		quotaworkload.SetGates(js, gates)
@@ -252,6 +301,36 @@ func (s *simulation) setOwner(j *cluster.UserJob, set scenario.Set) error {
 	}
 	s.PutJobSet(js)
 	return nil
+}
+
+// setJob changes a queued Job.
+func (s *simulation) setJob(j *cluster.UserJob, set scenario.Set, wanted *kueue.Workload) {
+	job := s.QueuedJob(j.Key()).DeepCopy()
+	if gates, hasGates := set.Fields.Gates(); hasGates {
+		quotaworkload.SetGates(job, gates)
+	}
+	if wanted.Spec.QueueName != "" {
+		job.Labels[apis.QueueLabel] = string(wanted.Spec.QueueName)
+	}
+	if seconds := wanted.Spec.MaximumExecutionTimeSeconds; seconds != nil {
+		job.Labels[apis.MaxExecTimeLabel] = strconv.Itoa(int(*seconds))
+	}
+	s.PutJob(job)
+}
+
+// resizedJob returns a Job whose user has asked for another number of pods. While it runs, an admission policy keeps it at the size that has quota.
+func resizedJob(job *batchv1.Job, pods int32) *batchv1.Job {
+	after := job.DeepCopy()
+	delete(after.Annotations, apis.SizeAnnotation)
+	delete(after.Annotations, apis.CompletionsAnnotation)
+	if childjob.IsRunning(job) && pods > childjob.PodsAtOnce(job) {
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.SizeAnnotation, strconv.Itoa(int(pods)))
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.CompletionsAnnotation, strconv.Itoa(int(pods)))
+	} else {
+		after.Spec.Parallelism, after.Spec.Completions = &pods, &pods
+	}
+	after.Generation++
+	return after
 }
 
 // check writes the states of AdmissionChecks.

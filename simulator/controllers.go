@@ -67,9 +67,12 @@ func (s *simulation) reconcileJobSets() {
 		}
 		if j := s.PlainJobs[key]; j != nil {
 			s.plainJobController.Reconcile(j)
-			if s.UserJobs[key] == nil {
-				continue
-			}
+		}
+		if s.QueuedJobs[key] != nil {
+			s.ReconcileQueuedJob(key)
+		}
+		if s.UserJobs[key] == nil && (s.PlainJobs[key] != nil || s.QueuedJobs[key] != nil) {
+			continue
 		}
 		if js := s.JobSets[key]; js != nil {
 			s.jobSetController.Reconcile(js)

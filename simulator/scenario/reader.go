@@ -242,8 +242,8 @@ func acts(action Action) readTarget {
 			return nil, fmt.Errorf("concerns the whole job: write %s %s", action, target.Name)
 		case target.Growth > 0 && action != Evict:
 			return nil, fmt.Errorf("is only a quota Workload: write %s %s/%s for the pods of the stage", action, target.Name, target.Part)
-		case !s.IsJobSet && (action == Suspend || action == Resume):
-			return nil, errors.New("is for JobSets: write stages instead of pods")
+		case !s.IsJobSet && !s.IsQueued && (action == Suspend || action == Resume):
+			return nil, errors.New("is for JobSets and Jobs: write stages instead of pods, or add kind=Job")
 		}
 		return Act{action, target}, nil
 	}
@@ -254,8 +254,8 @@ func resizes(pods *int32) readTarget {
 	return func(_ *words, s *Submission, target Target) (Statement, error) {
 		jobs := s.jobsOf(target.Part)
 		switch {
-		case !s.IsJobSet:
-			return nil, errors.New("is for JobSets: write stages instead of pods")
+		case !s.IsJobSet && !s.IsElastic:
+			return nil, errors.New("is for JobSets and elastic Jobs: write stages instead of pods, or add kind=ElasticJob")
 		case len(jobs) != 1 || target.Growth > 0:
 			return nil, fmt.Errorf("one ReplicatedJob has another number of pods: write resize %s/JOB with one of %s", target.Name, strings.Join(s.jobsOf(""), ", "))
 		case *pods == 0:
@@ -297,8 +297,8 @@ func checkState(check, value string) (CheckState, error) {
 
 func readSet(w *words, s *Submission, target Target) (Statement, error) {
 	switch {
-	case s.IsJobSet && w.fields.Get("reclaim", "") != "":
-		return nil, errors.New("reclaim: is for jobs of another kind: of JobSets the pods are counted that have succeeded")
+	case (s.IsJobSet || s.IsQueued) && w.fields.Get("reclaim", "") != "":
+		return nil, errors.New("reclaim: is for jobs of another kind: of JobSets and Jobs the pods are counted that have succeeded")
 	case target.Growth > 0 && w.fields.Get("gates", "") != "":
 		return nil, errors.New("gates: a growth has those of its stage")
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -21,6 +22,9 @@ type Submission struct {
 	Name, Namespace, Queue string
 	// IsJobSet is true for a JobSet, and false for a job of another kind, which has one quota Workload that belongs to no JobSet.
 	IsJobSet bool
+	// IsQueued is true for a Job that is queued by itself. Job is its spec, and its size can change while it runs if IsElastic is true.
+	IsQueued, IsElastic bool
+	Job                 *batchv1.JobSpec
 	// Plan has its stages. A job that is no JobSet has one.
 	Plan *stageplan.Plan
 	// Spec is that of the JobSet, or nil.
@@ -188,6 +192,8 @@ func shapeOptions(s *Submission) []Option {
 			into(&s.Gates, gates),
 		},
 		{"max-time", "TIME", "Its maximumExecutionTimeSeconds.", intoPointer(&s.MaxSeconds, seconds)},
+		choice("kind", "Job|ElasticJob", "With pods: it is a Job of Kubernetes, which Tranche suspends and releases; the size of an elastic one can change while it runs.",
+			func(kind string) { s.IsQueued, s.IsElastic = true, kind == "ElasticJob" }),
 		{"min", "COUNT", "With pods: it may be admitted with so few of them (minCount).", intoPointer(&s.MinCount, count)},
 	}
 }
@@ -264,6 +270,10 @@ func (s *Submission) complete() error {
 		return errors.New("restarts, policy, order, rules and success are for JobSets: write stages instead of pods")
 	case s.pods != "" && s.replicas != nil:
 		return errors.New("replicas are for JobSets: write stages instead of pods")
+	case s.pods == "" && s.IsQueued:
+		return errors.New("kind needs pods: stages are those of a JobSet")
+	case s.IsQueued && strings.Contains(s.pods, "("):
+		return errors.New("a Job has one pod set: write pods=3*gpu:2")
 	case s.pods == "" && s.MinCount != nil:
 		return errors.New("min needs pods: stages of JobSets are admitted whole")
 	}
@@ -283,6 +293,10 @@ func (s *Submission) plan() error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.IsQueued {
+		s.Job = &p.jobs[0].Template.Spec
+		s.Job.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	}
 	for _, jobs := range [][]string{keys(s.replicas), keys(s.run), keys(s.readyAfter), keys(s.fails), s.Success} {
 		for _, job := range jobs {

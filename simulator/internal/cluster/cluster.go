@@ -44,25 +44,25 @@ type Cluster struct {
 	Plans map[types.UID]admission.PlanObserved
 	// Workloads has the quota Workloads. None of them is changed: a copy replaces it.
 	Workloads map[admission.StageKey]*kueue.Workload
-	// WorkloadsByJobSet has the quota Workloads of the JobSets of each name.
-	WorkloadsByJobSet map[types.NamespacedName]map[admission.StageKey]bool
+	// WorkloadsByJobSet has the quota Workloads of the JobSets of each name, and WorkloadsByJob those of the queued Jobs.
+	WorkloadsByJobSet, WorkloadsByJob map[types.NamespacedName]map[admission.StageKey]bool
 	// JobSets has the JobSets, which are not changed either.
 	JobSets map[types.NamespacedName]*jobsetapi.JobSet
-	// Jobs has the Jobs of JobSets by their UIDs. JobsByJobSet has these UIDs by the UID of the JobSet, in the order of creation, and JobsByName by name.
+	// Jobs has the Jobs of JobSets and the queued Jobs by their UIDs. JobsByJobSet has these UIDs by the UID of the JobSet, in the order of creation, and JobsByName by name.
 	Jobs         map[types.UID]*batchv1.Job
 	JobsByJobSet map[types.UID][]types.UID
 	JobsByName   map[JobName]types.UID
 	// Pods has the pods of a Job, by its UID.
 	Pods map[types.UID]*PodSet
-	// UserJobs has the submitted JobSets, and PlainJobs the jobs of other kinds, whose keys are those of their quota Workloads.
-	UserJobs, PlainJobs map[types.NamespacedName]*UserJob
+	// UserJobs has the submitted JobSets, QueuedJobs the queued Jobs, and PlainJobs the jobs of other kinds, whose keys are those of their quota Workloads.
+	UserJobs, QueuedJobs, PlainJobs map[types.NamespacedName]*UserJob
 	// Course determines how long pods take.
 	Course Course
 	// Previous has, unless it is nil, the previous versions of the objects of a JobSet that have changed since the manager last read all of them.
 	Previous map[types.NamespacedName]map[ObjectName]Version
 
-	// Each controller has a queue of the objects that it has to reconcile: WorkloadQueue has quota Workloads, JobSetQueue has JobSets and plain
-	// jobs, and JobQueue the UIDs of Jobs.
+	// Each controller has a queue of the objects that it has to reconcile: WorkloadQueue has quota Workloads, JobSetQueue has JobSets, queued Jobs and
+	// plain jobs, and JobQueue the UIDs of Jobs.
 	WorkloadQueue, JobSetQueue WorkQueue
 	JobQueue                   map[types.UID]bool
 }
@@ -84,12 +84,14 @@ func New(t *timeline.Timeline) *Cluster {
 		Plans:             map[types.UID]admission.PlanObserved{},
 		Workloads:         map[admission.StageKey]*kueue.Workload{},
 		WorkloadsByJobSet: map[types.NamespacedName]map[admission.StageKey]bool{},
+		WorkloadsByJob:    map[types.NamespacedName]map[admission.StageKey]bool{},
 		JobSets:           map[types.NamespacedName]*jobsetapi.JobSet{},
 		Jobs:              map[types.UID]*batchv1.Job{},
 		JobsByJobSet:      map[types.UID][]types.UID{},
 		JobsByName:        map[JobName]types.UID{},
 		Pods:              map[types.UID]*PodSet{},
 		UserJobs:          map[types.NamespacedName]*UserJob{},
+		QueuedJobs:        map[types.NamespacedName]*UserJob{},
 		PlainJobs:         map[types.NamespacedName]*UserJob{},
 		Course:            AsSubmitted{},
 		WorkloadQueue:     newWorkQueue(),

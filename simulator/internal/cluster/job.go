@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -14,16 +15,32 @@ import (
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 )
 
-// A JobName is the name of a Job, which is unique among the Jobs of a JobSet.
+// A JobName is the name of a Job, which is unique among the Jobs of a JobSet. That of a queued Job has the namespace, and no JobSet.
 type JobName struct {
 	JobSet types.UID
 	Name   string
 }
 
 // NameOfJob returns the name of a Job.
-func NameOfJob(job *batchv1.Job) JobName { return JobName{job.OwnerReferences[0].UID, job.Name} }
+func NameOfJob(job *batchv1.Job) JobName {
+	if queuedjob.IsQueued(job) {
+		return JobName{Name: job.Namespace + "/" + job.Name}
+	}
+	return JobName{job.OwnerReferences[0].UID, job.Name}
+}
+
+// QueuedJob returns the queued Job of a name, or nil.
+func (cl *Cluster) QueuedJob(key types.NamespacedName) *batchv1.Job {
+	return cl.JobNamed(JobName{Name: key.Namespace + "/" + key.Name})
+}
+
+// SubmissionOf returns the name of the submission to which a Job belongs: its JobSet, or the Job itself.
+func SubmissionOf(job *batchv1.Job) types.NamespacedName {
+	return types.NamespacedName{Namespace: job.Namespace, Name: cmp.Or(job.Labels[jobset.JobSetNameKey], job.Name)}
+}
 
 // JobNamed returns the Job of a name, or nil.
 func (cl *Cluster) JobNamed(name JobName) *batchv1.Job { return cl.Jobs[cl.JobsByName[name]] }
@@ -42,8 +59,14 @@ func (cl *Cluster) PodsOf(job *batchv1.Job) *PodSet {
 func (cl *Cluster) PodsChanged(job *batchv1.Job) {
 	if now := cl.Jobs[job.UID]; now != nil {
 		cl.JobQueue[now.UID] = true
-		cl.Touch(now.Namespace, now.Labels[jobset.JobSetNameKey])
+		cl.touchOwner(now)
 	}
+}
+
+// touchOwner queues the submission to which a Job belongs.
+func (cl *Cluster) touchOwner(job *batchv1.Job) {
+	owner := SubmissionOf(job)
+	cl.Touch(owner.Namespace, owner.Name)
 }
 
 // SetJobCondition sets a condition of a Job.
@@ -66,23 +89,33 @@ func (cl *Cluster) PutJob(job *batchv1.Job) {
 	cl.rememberJob(job)
 	cl.Stamp(job)
 	cl.Jobs[job.UID] = job
-	if owner := job.OwnerReferences[0].UID; isNew {
-		cl.JobsByJobSet[owner] = append(cl.JobsByJobSet[owner], job.UID)
-		cl.JobsByName[NameOfJob(job)] = job.UID
+	if isNew {
+		cl.AddJob(job)
 	}
 	cl.JobQueue[job.UID] = true
-	cl.Touch(job.Namespace, job.Labels[jobset.JobSetNameKey])
+	cl.touchOwner(job)
+}
+
+// AddJob adds a Job with its UID, and no pods.
+func (cl *Cluster) AddJob(job *batchv1.Job) {
+	name := NameOfJob(job)
+	cl.Jobs[job.UID], cl.JobsByName[name] = job, job.UID
+	if name.JobSet != "" {
+		cl.JobsByJobSet[name.JobSet] = append(cl.JobsByJobSet[name.JobSet], job.UID)
+	}
 }
 
 // rememberJob keeps the version of a Job that is about to be replaced.
 func (cl *Cluster) rememberJob(job *batchv1.Job) {
-	jobSet := types.NamespacedName{Namespace: job.Namespace, Name: job.Labels[jobset.JobSetNameKey]}
-	cl.remember(jobSet, ObjectName{jobKind, job.Name}, Version{Job: cl.Jobs[job.UID]})
+	if queuedjob.IsQueued(job) {
+		return
+	}
+	cl.remember(SubmissionOf(job), ObjectName{jobKind, job.Name}, Version{Job: cl.Jobs[job.UID]})
 }
 
 // DropJob removes a deleted Job whose pods have terminated.
 func (cl *Cluster) DropJob(job *batchv1.Job) {
-	owner := job.OwnerReferences[0].UID
+	owner := NameOfJob(job).JobSet
 	cl.rememberJob(job)
 	cl.JobsByJobSet[owner] = slices.DeleteFunc(cl.JobsByJobSet[owner], func(uid types.UID) bool { return uid == job.UID })
 	if len(cl.JobsByJobSet[owner]) == 0 {
@@ -91,7 +124,7 @@ func (cl *Cluster) DropJob(job *batchv1.Job) {
 	delete(cl.JobsByName, NameOfJob(job))
 	delete(cl.Jobs, job.UID)
 	delete(cl.Pods, job.UID)
-	cl.Touch(job.Namespace, job.Labels[jobset.JobSetNameKey])
+	cl.touchOwner(job)
 }
 
 // IsFailed reports whether a Job has failed.
@@ -128,7 +161,10 @@ func (cl *Cluster) SubjectOfJob(job *batchv1.Job) string {
 
 // OwnerOfJob returns the submission to which a Job belongs.
 func (cl *Cluster) OwnerOfJob(job *batchv1.Job) *UserJob {
-	return cl.UserJobs[types.NamespacedName{Namespace: job.Namespace, Name: job.Labels[jobset.JobSetNameKey]}]
+	if queuedjob.IsQueued(job) {
+		return cl.QueuedJobs[SubmissionOf(job)]
+	}
+	return cl.UserJobs[SubmissionOf(job)]
 }
 
 // AttemptOf returns the attempt of its JobSet to which a Job belongs, counted from 0.

@@ -43,7 +43,7 @@ func (cl *Cluster) PutPriorityClass(object *kueue.WorkloadPriorityClass) {
 	if before == nil || before.Value == object.Value {
 		return
 	}
-	for _, jobs := range []map[types.NamespacedName]*UserJob{cl.UserJobs, cl.PlainJobs} {
+	for _, jobs := range []map[types.NamespacedName]*UserJob{cl.UserJobs, cl.QueuedJobs, cl.PlainJobs} {
 		for _, key := range slices.SortedFunc(maps.Keys(jobs), CompareKeys) {
 			j := jobs[key]
 			if ref := j.ClassRef(); ref == nil || ref.Kind != kueue.WorkloadPriorityClassKind || ref.Name != object.Name {

@@ -71,10 +71,38 @@ func (j *UserJob) NewJobSet() *jobsetapi.JobSet {
 
 // Named returns the job that a target names, or nil if it is not submitted yet.
 func (cl *Cluster) Named(t scenario.Target) *UserJob {
-	if j := cl.UserJobs[t.Key()]; j != nil {
-		return j
+	for _, jobs := range []map[types.NamespacedName]*UserJob{cl.UserJobs, cl.QueuedJobs} {
+		if j := jobs[t.Key()]; j != nil {
+			return j
+		}
 	}
 	return cl.PlainJobs[t.Key()]
+}
+
+// NewJob returns the queued Job of a submission as the admission policies change it: held, with the label of queued Jobs.
+func (j *UserJob) NewJob() *batchv1.Job {
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: j.Namespace, Name: j.Name, Annotations: map[string]string{},
+			Labels: map[string]string{apis.QueueLabel: j.Queue, apis.HoldLabel: apis.HoldQueued},
+		},
+		Spec: *j.Job.DeepCopy(),
+	}
+	if j.Class != "" {
+		job.Labels[apis.PriorityClassLabel] = j.Class
+	}
+	if j.MaxSeconds != nil {
+		job.Labels[apis.MaxExecTimeLabel] = strconv.Itoa(int(*j.MaxSeconds))
+	}
+	if j.MinCount != nil {
+		job.Annotations[apis.MinParallelismAnnotation] = strconv.Itoa(int(*j.MinCount))
+	}
+	if j.IsElastic {
+		job.Annotations[apis.ElasticJobAnnotation] = "true"
+	}
+	quotaworkload.SetGates(job, j.Gates)
+	job.Spec.Suspend = new(true)
+	return job
 }
 
 // StageOf returns the stage to which a Job belongs.

@@ -31,13 +31,24 @@ func (cl *Cluster) OwnerOf(w *kueue.Workload) *UserJob {
 	if name := w.Labels[apis.JobSetLabel]; name != "" {
 		return cl.UserJobs[types.NamespacedName{Namespace: w.Namespace, Name: name}]
 	}
+	if j := cl.QueuedJobs[jobOf(w)]; j != nil {
+		return j
+	}
 	return cl.PlainJobs[KeyOf(w)]
+}
+
+// jobOf returns the name of the Job that a quota Workload names, or no name.
+func jobOf(w *kueue.Workload) types.NamespacedName {
+	return types.NamespacedName{Namespace: w.Namespace, Name: w.Labels[apis.JobLabel]}
 }
 
 // WorkloadsOf returns the quota Workloads of a job, those of a stage before those of its growths.
 func (cl *Cluster) WorkloadsOf(j *UserJob) []*kueue.Workload {
 	if j.IsJobSet {
 		return cl.WorkloadsOfJobSet(j.Key())
+	}
+	if j.IsQueued {
+		return cl.WorkloadsOfJob(j.Key())
 	}
 	if w := cl.Workloads[j.Key()]; w != nil {
 		return []*kueue.Workload{w}
@@ -46,7 +57,7 @@ func (cl *Cluster) WorkloadsOf(j *UserJob) []*kueue.Workload {
 }
 
 func compareWorkloads(a, b *kueue.Workload) int {
-	return cmp.Or(cmp.Compare(StageIndex(a), StageIndex(b)), cmp.Compare(jobsetstate.GrowthNumber(a), jobsetstate.GrowthNumber(b)))
+	return cmp.Or(cmp.Compare(StageIndex(a), StageIndex(b)), cmp.Compare(jobsetstate.GrowthNumber(a), jobsetstate.GrowthNumber(b)), cmp.Compare(a.Name, b.Name))
 }
 
 // StageIndex returns the index of its stage in the plan.
@@ -57,8 +68,12 @@ func StageIndex(w *kueue.Workload) int {
 
 // SubjectOf returns the name of a quota Workload in the timeline: after its stage.
 func SubjectOf(w *kueue.Workload) string {
-	stage, growth := w.Labels[apis.StageLabel], jobsetstate.GrowthNumber(w)
+	stage, growth, job := w.Labels[apis.StageLabel], jobsetstate.GrowthNumber(w), w.Labels[apis.JobLabel]
 	switch {
+	case job != "" && growth > 0:
+		return fmt.Sprintf("%s+%d", job, growth)
+	case job != "":
+		return job
 	case stage == "":
 		return w.Name
 	case growth > 0:
@@ -95,16 +110,26 @@ func (cl *Cluster) PutWorkload(w *kueue.Workload) {
 	before := cl.Workloads[key]
 	cl.Workloads[key] = w
 	cl.WorkloadQueue.Add(key)
+	owner := w.Name
 	if name := w.Labels[apis.JobSetLabel]; name != "" {
+		owner = name
 		js := types.NamespacedName{Namespace: w.Namespace, Name: name}
 		cl.remember(js, ObjectName{workloadKind, w.Name}, Version{Workload: before})
-		if cl.WorkloadsByJobSet[js] == nil {
-			cl.WorkloadsByJobSet[js] = map[admission.StageKey]bool{}
-		}
-		cl.WorkloadsByJobSet[js][key] = true
+		index(cl.WorkloadsByJobSet, js, key)
+	} else if job := jobOf(w); cl.QueuedJobs[job] != nil {
+		owner = job.Name
+		index(cl.WorkloadsByJob, job, key)
 	}
-	cl.Touch(w.Namespace, cmp.Or(w.Labels[apis.JobSetLabel], w.Name))
+	cl.Touch(w.Namespace, owner)
 	cl.Observe(admission.WorkloadObserved{Workload: w})
+}
+
+// index adds a quota Workload to those of an owner.
+func index(all map[types.NamespacedName]map[admission.StageKey]bool, owner types.NamespacedName, key admission.StageKey) {
+	if all[owner] == nil {
+		all[owner] = map[admission.StageKey]bool{}
+	}
+	all[owner][key] = true
 }
 
 // KeyOf returns the namespace and name of a quota Workload.
@@ -156,6 +181,9 @@ func (cl *Cluster) DropWorkload(w *kueue.Workload) {
 		cl.remember(js, ObjectName{workloadKind, w.Name}, Version{Workload: before})
 		delete(cl.WorkloadsByJobSet[js], key)
 		cl.Touch(w.Namespace, name)
+	} else if job := jobOf(w); cl.QueuedJobs[job] != nil {
+		delete(cl.WorkloadsByJob[job], key)
+		cl.Touch(job.Namespace, job.Name)
 	}
 	cl.Observe(admission.WorkloadGone{Key: key})
 }
@@ -174,12 +202,30 @@ func Counts(podSets []kueue.PodSet) string {
 
 // WorkloadsOfJobSet returns the quota Workloads of the JobSets of a name, ordered by stage and growth.
 func (cl *Cluster) WorkloadsOfJobSet(key types.NamespacedName) []*kueue.Workload {
+	return cl.sorted(cl.WorkloadsByJobSet[key])
+}
+
+// WorkloadsOfJob returns the quota Workloads of the queued Jobs of a name, the growths in the order of their numbers.
+func (cl *Cluster) WorkloadsOfJob(key types.NamespacedName) []*kueue.Workload {
+	return cl.sorted(cl.WorkloadsByJob[key])
+}
+
+func (cl *Cluster) sorted(keys map[admission.StageKey]bool) []*kueue.Workload {
 	var all []*kueue.Workload
-	for k := range cl.WorkloadsByJobSet[key] {
+	for k := range keys {
 		all = append(all, cl.Workloads[k])
 	}
 	slices.SortFunc(all, compareWorkloads)
 	return all
+}
+
+// IndexWorkload adds a quota Workload to those of its JobSet or queued Job.
+func (cl *Cluster) IndexWorkload(w *kueue.Workload) {
+	if name := w.Labels[apis.JobSetLabel]; name != "" {
+		index(cl.WorkloadsByJobSet, types.NamespacedName{Namespace: w.Namespace, Name: name}, KeyOf(w))
+	} else if job := jobOf(w); cl.QueuedJobs[job] != nil {
+		index(cl.WorkloadsByJob, job, KeyOf(w))
+	}
 }
 
 // WorkloadKeys returns the keys of all quota Workloads in order.

@@ -108,7 +108,7 @@ func (m *Manager) Restart() {
 	m.WorkloadQueue.Forget()
 	m.WorkloadQueue.AddAll(m.Cluster)
 	m.JobSetQueue.Forget()
-	for _, jobs := range []map[types.NamespacedName]*cluster.UserJob{m.UserJobs, m.PlainJobs} {
+	for _, jobs := range []map[types.NamespacedName]*cluster.UserJob{m.UserJobs, m.QueuedJobs, m.PlainJobs} {
 		for key := range jobs {
 			m.JobSetQueue.Add(key)
 		}

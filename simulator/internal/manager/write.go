@@ -127,25 +127,28 @@ func (w *stepWriter) evictWorkloads(step *stages.Step) error {
 }
 
 func (w *stepWriter) changeWorkloads(step *stages.Step) error {
-	return each(w, step.ChangeWorkloads, func(c stages.ChangeWorkload) error {
-		need := sameUID
-		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) {
-			need = sameVersion
+	return each(w, step.ChangeWorkloads, func(c stages.ChangeWorkload) error { return w.changeWorkload(c.Before, c.After) })
+}
+
+// changeWorkload writes the changes of a quota Workload. Its pod sets must not have changed otherwise.
+func (w *stepWriter) changeWorkload(before, after *kueue.Workload) error {
+	need := sameUID
+	if !equality.Semantic.DeepEqual(before.Spec.PodSets, after.Spec.PodSets) {
+		need = sameVersion
+	}
+	return w.onWorkload(before, need, func(now *kueue.Workload) error {
+		if jobsetstate.GrowthNumber(after) > 0 && cluster.Counts(before.Spec.PodSets) != cluster.Counts(after.Spec.PodSets) {
+			w.Log("ask %s pods=%s", cluster.SubjectOf(after), cluster.Counts(after.Spec.PodSets))
 		}
-		return w.onWorkload(c.Before, need, func(now *kueue.Workload) error {
-			if jobsetstate.GrowthNumber(c.After) > 0 && cluster.Counts(c.Before.Spec.PodSets) != cluster.Counts(c.After.Spec.PodSets) {
-				w.Log("ask %s pods=%s", cluster.SubjectOf(c.After), cluster.Counts(c.After.Spec.PodSets))
-			}
-			patched, err := patched(c.Before, c.After, now)
-			if err != nil {
-				return err
-			}
-			if !equality.Semantic.DeepEqual(now.Spec, patched.Spec) {
-				patched.Generation++
-			}
-			w.PutWorkload(patched)
-			return nil
-		})
+		patched, err := patched(before, after, now)
+		if err != nil {
+			return err
+		}
+		if !equality.Semantic.DeepEqual(now.Spec, patched.Spec) {
+			patched.Generation++
+		}
+		w.PutWorkload(patched)
+		return nil
 	})
 }
 
