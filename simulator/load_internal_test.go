@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -137,6 +138,23 @@ func reload(from *simulation) (to *simulation, problems []string, err error) {
 				}
 				problems = append(problems, differences(js, loaded, j)...)
 			}
+		}
+		loaded.Submission, loaded.Settings, loaded.PriorityClass = j.Submission, j.Settings, nil
+	}
+	for key, j := range from.QueuedJobs {
+		loaded := to.QueuedJobs[key]
+		switch {
+		case from.QueuedJob(key) == nil:
+			to.QueuedJobs[key] = j // it is deleted
+			continue
+		case loaded == nil:
+			problems = append(problems, fmt.Sprintf("Job %s is missing", key))
+			continue
+		case loaded.IsElastic != j.IsElastic || loaded.Queue != j.Queue || loaded.Priority != j.Priority || !ptr.Equal(loaded.MaxSeconds, j.MaxSeconds):
+			problems = append(problems, fmt.Sprintf("Job %s is loaded as %+v, want %+v", key, loaded.Submission, j.Submission))
+		}
+		if got, want := loaded.Plan.Stages[0].PodSets[0].Count, j.Plan.Stages[0].PodSets[0].Count; got != want {
+			problems = append(problems, fmt.Sprintf("Job %s has %d pods, want %d", key, got, want))
 		}
 		loaded.Submission, loaded.Settings, loaded.PriorityClass = j.Submission, j.Settings, nil
 	}

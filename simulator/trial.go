@@ -323,6 +323,12 @@ func (s *simulation) succeed(key admission.StageKey) {
 		s.plainJobController.Reconcile(j)
 		return
 	}
+	if job := s.Jobs[types.UID(w.Labels[apis.JobUIDLabel])]; job != nil {
+		if childjob.IsRunning(job) && len(s.PodsOf(job).Batches) > 0 {
+			s.jobController.Succeed(job)
+		}
+		return
+	}
 	for _, job := range s.JobsOf(types.UID(w.Labels[apis.JobUIDLabel])) {
 		name := kueue.NewPodSetReference(jobsetstate.ReplicatedJobOf(job))
 		isOf := slices.ContainsFunc(w.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })

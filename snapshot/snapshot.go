@@ -55,7 +55,7 @@ type Snapshot struct {
 	// ResourceClaimTemplates determine which devices pods claim.
 	ResourceClaimTemplates []*resourcev1.ResourceClaimTemplate
 	JobSets                []*jobsetapi.JobSet
-	// Jobs are the child Jobs of the JobSets.
+	// Jobs are the child Jobs of the JobSets, and the queued Jobs.
 	Jobs []*batchv1.Job
 	// Pods are those that hold quota as members of a gang of pods, or that a Job of a JobSet still has although its status no longer counts them.
 	Pods      []*corev1.Pod

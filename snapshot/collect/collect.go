@@ -258,11 +258,15 @@ func (c *collector) newList(kind *snapshot.Kind) (client.ObjectList, error) {
 	return list, nil
 }
 
-// selections returns the options of the lists that have the objects of a kind: Jobs of JobSets, pods of gangs, and pods of JobSets that may run.
+// selections returns the options of the lists that have the objects of a kind: Jobs of JobSets and queued Jobs, pods of gangs, and pods of JobSets that may run.
 func selections(kind *snapshot.Kind) [][]client.ListOption {
 	switch kind.GVK {
 	case batchv1.SchemeGroupVersion.WithKind("Job"):
-		return [][]client.ListOption{{client.HasLabels{jobset.JobSetNameKey}}}
+		isNoChild, _ := labels.NewRequirement(jobset.JobSetNameKey, selection.DoesNotExist, nil) // constants are valid
+		isQueued, _ := labels.NewRequirement(apis.HoldLabel, selection.Equals, []string{apis.HoldQueued})
+		return [][]client.ListOption{
+			{client.HasLabels{jobset.JobSetNameKey}}, {client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*isNoChild, *isQueued)}},
+		}
 	case corev1.SchemeGroupVersion.WithKind("Pod"):
 		mayRun := fields.AndSelectors(
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),

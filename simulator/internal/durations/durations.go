@@ -106,9 +106,12 @@ func (c *Course) OfJob(j *cluster.UserJob, job *batchv1.Job, started time.Durati
 
 // stageOf returns the quota Workload of the stage of a Job, or nil.
 func (c *Course) stageOf(j *cluster.UserJob, job *batchv1.Job) *kueue.Workload {
-	name := jobsetstate.ReplicatedJobOf(job)
+	name, owner := jobsetstate.ReplicatedJobOf(job), cluster.NameOfJob(job).JobSet
+	if j.IsQueued {
+		name, owner = string(kueue.DefaultPodSetName), job.UID
+	}
 	for _, w := range c.WorkloadsOf(j) {
-		if w.Labels[apis.JobUIDLabel] != string(job.OwnerReferences[0].UID) || jobsetstate.GrowthNumber(w) > 0 {
+		if w.Labels[apis.JobUIDLabel] != string(owner) || jobsetstate.GrowthNumber(w) > 0 {
 			continue
 		}
 		for i := range w.Spec.PodSets {

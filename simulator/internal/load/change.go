@@ -17,8 +17,8 @@ import (
 )
 
 // Change writes the objects in which two snapshots differ into a cluster that was filled with the first one, as administrators and users do while the
-// manager runs. Objects that only the first one has are deleted. Jobs, pods and quota Workloads are not compared: controllers write them. It returns
-// the JobSets of the second snapshot that are not simulated. Pods of new JobSets take stopAfter to terminate.
+// manager runs. Objects that only the first one has are deleted. Pods, quota Workloads and the Jobs that exist are not compared: controllers write them.
+// It returns the JobSets and Jobs of the second snapshot that are not simulated. Pods of new ones take stopAfter to terminate.
 func Change(cl *cluster.Cluster, before, after *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) ([]LeftOut, error) {
 	// Objects that others refer to come first.
 	put(before.Namespaces, after.Namespaces, cl.PutNamespace, func(name types.NamespacedName) {
@@ -58,6 +58,14 @@ func Change(cl *cluster.Cluster, before, after *snapshot.Snapshot, config *confi
 	for _, key := range slices.SortedFunc(maps.Keys(now.JobSets), cluster.CompareKeys) {
 		if err := changeJobSet(cl, key, old, now); err != nil {
 			return nil, err
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(now.QueuedJobs), cluster.CompareKeys) {
+		if job := now.QueuedJob(key); cl.QueuedJobs[key] == nil && job != nil {
+			cl.QueuedJobs[key] = now.QueuedJobs[key]
+			created := job.DeepCopy() // the snapshot has the original
+			created.UID = ""
+			cl.PutJob(created)
 		}
 	}
 	return leftOut, nil

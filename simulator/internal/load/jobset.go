@@ -60,6 +60,11 @@ func (l *loader) unmanaged(js *jobsetapi.JobSet) string {
 	if apis.QueueNameOf(js.Labels) == "" && !ptr.Deref(l.config.ManageJobSetsWithoutQueueName, false) {
 		return fmt.Sprintf("it names no LocalQueue in the label %s", apis.QueueLabel)
 	}
+	return l.unmanagedNamespace(js.Namespace)
+}
+
+// unmanagedNamespace says why the manager manages nothing in a namespace, or returns "".
+func (l *loader) unmanagedNamespace(name string) string {
 	if l.config.ManagedNamespaceSelector == nil {
 		return ""
 	}
@@ -67,8 +72,8 @@ func (l *loader) unmanaged(js *jobsetapi.JobSet) string {
 	if err != nil {
 		return fmt.Sprintf("managedNamespaceSelector of the configuration: %v", err)
 	}
-	namespace := map[string]string{corev1.LabelMetadataName: js.Namespace}
-	if o := l.Namespaces[js.Namespace]; o != nil {
+	namespace := map[string]string{corev1.LabelMetadataName: name}
+	if o := l.Namespaces[name]; o != nil {
 		namespace = o.Labels
 	}
 	if !selector.Matches(labels.Set(namespace)) {
@@ -90,7 +95,7 @@ func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) 
 	if err != nil {
 		return nil, err.Error()
 	}
-	priority, why := l.priorityOf(js)
+	priority, why := l.priorityOf(js, podClassesOf(js))
 	if why != "" {
 		return nil, why
 	}
@@ -108,38 +113,43 @@ func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) 
 // RuntimeClasses, the defaults of LimitRanges, and what is charged for devices. For pods that wait for their group to start, a snapshot lacks the
 // container that the manager adds: their quota Workloads have it.
 func (l *loader) withClusterDefaults(js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, why string) {
-	limits := podresources.Merge(l.limits[js.Namespace])
 	spec = js.Spec.DeepCopy()
 	for i := range spec.ReplicatedJobs {
 		r := &spec.ReplicatedJobs[i]
 		pod := &r.Template.Spec.Template
 		if len(pod.Spec.ResourceClaims) > 0 || r.Template.Annotations[apis.GroupStartAnnotation] != "" {
-			if charged := l.chargedTemplate(js, r.Name); charged != nil {
+			if charged := l.chargedTemplate(js.UID, r.Name); charged != nil {
 				*pod = *charged.DeepCopy()
 				continue
 			}
 		}
-		var overhead corev1.ResourceList
-		if name := pod.Spec.RuntimeClassName; name != nil && l.RuntimeClasses[*name] != nil && l.RuntimeClasses[*name].Overhead != nil {
-			overhead = l.RuntimeClasses[*name].Overhead.PodFixed
-		}
-		pod.Spec = *limits.Effective(&pod.Spec, overhead)
-		device.Forget(pod)
-		if len(pod.Spec.ResourceClaims) == 0 {
-			continue
-		}
-		if problem := l.devices.Charge(pod, l.claimTemplates[js.Namespace]); problem != nil {
+		if problem := l.addDefaults(pod, js.Namespace); problem != nil {
 			return nil, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec.resourceClaims: %s", i, problem.Message)
 		}
 	}
 	return spec, ""
 }
 
-// chargedTemplate returns the pod template of a ReplicatedJob for which quota is charged, or nil.
-func (l *loader) chargedTemplate(js *jobsetapi.JobSet, replicatedJob string) *corev1.PodTemplateSpec {
-	for _, w := range l.workloads[js.UID] {
+// addDefaults adds to a pod template what the API server adds to its pods, and what is charged for devices.
+func (l *loader) addDefaults(pod *corev1.PodTemplateSpec, namespace string) *device.Problem {
+	var overhead corev1.ResourceList
+	if name := pod.Spec.RuntimeClassName; name != nil && l.RuntimeClasses[*name] != nil && l.RuntimeClasses[*name].Overhead != nil {
+		overhead = l.RuntimeClasses[*name].Overhead.PodFixed
+	}
+	limits := podresources.Merge(l.limits[namespace])
+	pod.Spec = *limits.Effective(&pod.Spec, overhead)
+	device.Forget(pod)
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil
+	}
+	return l.devices.Charge(pod, l.claimTemplates[namespace])
+}
+
+// chargedTemplate returns the pod template of a pod set for which quota is charged, or nil.
+func (l *loader) chargedTemplate(owner types.UID, podSet string) *corev1.PodTemplateSpec {
+	for _, w := range l.workloads[owner] {
 		for i := range w.Spec.PodSets {
-			if w.Spec.PodSets[i].Name == kueue.NewPodSetReference(replicatedJob) {
+			if w.Spec.PodSets[i].Name == kueue.NewPodSetReference(podSet) {
 				return &w.Spec.PodSets[i].Template
 			}
 		}
@@ -147,22 +157,34 @@ func (l *loader) chargedTemplate(js *jobsetapi.JobSet, replicatedJob string) *co
 	return nil
 }
 
-// priorityOf returns the priority of a JobSet as the manager does, or why it is not known. Without a class, a JobSet that has quota Workloads keeps
+// A podClass is the PriorityClass that a pod template names, and where.
+type podClass struct{ name, of string }
+
+func podClassesOf(js *jobsetapi.JobSet) []podClass {
+	var all []podClass
+	for i := range js.Spec.ReplicatedJobs {
+		r := &js.Spec.ReplicatedJobs[i]
+		all = append(all, podClass{r.Template.Spec.Template.Spec.PriorityClassName, fmt.Sprintf("its ReplicatedJob %q", r.Name)})
+	}
+	return all
+}
+
+// priorityOf returns the priority of a JobSet or a Job as the manager does, or why it is not known. Without a class, one that has quota Workloads keeps
 // their priority: its class may have been deleted.
-func (l *loader) priorityOf(js *jobsetapi.JobSet) (priority jobsetstate.Priority, why string) {
-	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
+func (l *loader) priorityOf(job metav1.Object, podClasses []podClass) (priority jobsetstate.Priority, why string) {
+	if name := job.GetLabels()[apis.PriorityClassLabel]; name != "" {
 		if class := l.PriorityClasses[name]; class != nil {
 			return jobsetstate.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, ""
 		}
 		why = fmt.Sprintf("the WorkloadPriorityClass %q that its label %s names does not exist", name, apis.PriorityClassLabel)
 	} else {
-		class, problem := l.podPriorityClass(js)
+		class, problem := l.podPriorityClass(podClasses)
 		if class != nil {
 			return jobsetstate.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(class.Name)}, ""
 		}
 		why = problem
 	}
-	if all := l.workloads[js.UID]; len(all) > 0 {
+	if all := l.workloads[job.GetUID()]; len(all) > 0 {
 		// A finished one keeps an earlier priority.
 		w := all[max(0, slices.IndexFunc(all, func(w *kueue.Workload) bool { return !cluster.IsFinished(w) }))]
 		return jobsetstate.Priority{Value: ptr.Deref(w.Spec.Priority, 0), Class: w.Spec.PriorityClassRef}, ""
@@ -170,16 +192,13 @@ func (l *loader) priorityOf(js *jobsetapi.JobSet) (priority jobsetstate.Priority
 	return priority, why
 }
 
-// podPriorityClass returns the first PriorityClass among the pod templates of a JobSet, else the default of the cluster, or nil. why is not empty
+// podPriorityClass returns the first PriorityClass among those of pod templates, else the default of the cluster, or nil. why is not empty
 // if a pod template names one that does not exist.
-func (l *loader) podPriorityClass(js *jobsetapi.JobSet) (class *schedulingv1.PriorityClass, why string) {
+func (l *loader) podPriorityClass(named []podClass) (class *schedulingv1.PriorityClass, why string) {
 	isFound := func(class *schedulingv1.PriorityClass) bool { return class.GlobalDefault }
-	for i := range js.Spec.ReplicatedJobs {
-		if name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName; name != "" {
-			isFound = func(class *schedulingv1.PriorityClass) bool { return class.Name == name }
-			why = fmt.Sprintf("the PriorityClass %q of its ReplicatedJob %q does not exist", name, js.Spec.ReplicatedJobs[i].Name)
-			break
-		}
+	if i := slices.IndexFunc(named, func(c podClass) bool { return c.name != "" }); i >= 0 {
+		isFound = func(class *schedulingv1.PriorityClass) bool { return class.Name == named[i].name }
+		why = fmt.Sprintf("the PriorityClass %q of %s does not exist", named[i].name, named[i].of)
 	}
 	if i := slices.IndexFunc(l.snapshot.PodPriorityClasses, isFound); i >= 0 {
 		return l.snapshot.PodPriorityClasses[i], ""
@@ -187,10 +206,10 @@ func (l *loader) podPriorityClass(js *jobsetapi.JobSet) (class *schedulingv1.Pri
 	return nil, why
 }
 
-// indexWorkloads finds the quota Workloads of each JobSet, those of the first stage first.
+// indexWorkloads finds the quota Workloads of each JobSet and queued Job, those of the first stage first.
 func (l *loader) indexWorkloads() {
 	for _, w := range l.snapshot.Workloads {
-		if uid := types.UID(w.Labels[apis.JobUIDLabel]); w.Labels[apis.JobSetLabel] != "" {
+		if uid := types.UID(w.Labels[apis.JobUIDLabel]); w.Labels[apis.JobSetLabel]+w.Labels[apis.JobLabel] != "" {
 			l.workloads[uid] = append(l.workloads[uid], w)
 		}
 	}

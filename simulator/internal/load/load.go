@@ -24,6 +24,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/timeline"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -45,7 +46,7 @@ type loader struct {
 	// stopAfter is how long pods take to terminate.
 	stopAfter time.Duration
 	leftOut   []LeftOut
-	// workloads has the quota Workloads of each JobSet, and limits the LimitRanges of each namespace.
+	// workloads has the quota Workloads of each JobSet and queued Job, and limits the LimitRanges of each namespace.
 	workloads map[types.UID][]*kueue.Workload
 	limits    map[string][]*corev1.LimitRange
 	// devices has the resources that are charged for devices, and claimTemplates the ResourceClaimTemplates of each namespace by name.
@@ -198,6 +199,10 @@ func (l *loader) addJobs() {
 	})
 	pods := l.terminatingPods()
 	for _, original := range jobs {
+		if queuedjob.IsQueued(original) {
+			l.addQueuedJob(original, pods[original.UID])
+			continue
+		}
 		jobSet := jobSetOf(original)
 		key := types.NamespacedName{Namespace: original.Namespace, Name: original.Labels[jobset.JobSetNameKey]}
 		if jobSet == "" || l.UserJobs[key] == nil && len(l.workloads[jobSet]) == 0 {
@@ -211,9 +216,7 @@ func (l *loader) addJobs() {
 			job.DeletionTimestamp = new(l.Timestamp()) // the garbage collector is about to delete it
 			job.Finalizers = append(job.Finalizers, metav1.FinalizerDeleteDependents)
 		}
-		l.Jobs[job.UID] = job
-		l.JobsByJobSet[jobSet] = append(l.JobsByJobSet[jobSet], job.UID)
-		l.JobsByName[cluster.NameOfJob(job)] = job.UID
+		l.AddJob(job)
 		l.Pods[job.UID] = l.podsOf(job, pods[job.UID])
 		l.JobQueue[job.UID] = true
 		l.JobSetQueue.Add(key)

@@ -19,12 +19,16 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// addWorkload adds a quota Workload. One that belongs to no JobSet, such as that of a gang of pods, is that of a job of its own.
+// addWorkload adds a quota Workload. One that belongs to no JobSet or queued Job, such as that of a gang of pods, is that of a job of its own.
 func (l *loader) addWorkload(w *kueue.Workload) {
 	key := cluster.KeyOf(w)
 	l.Workloads[key] = w
 	l.WorkloadQueue.Add(key)
 	name := w.Labels[apis.JobSetLabel]
+	if l.OwnerOf(w) != nil && name == "" {
+		l.IndexWorkload(w)
+		return
+	}
 	if name == "" {
 		l.PlainJobs[key] = l.plainJob(w)
 		l.JobSetQueue.Add(key)
@@ -32,10 +36,7 @@ func (l *loader) addWorkload(w *kueue.Workload) {
 	}
 	js := types.NamespacedName{Namespace: w.Namespace, Name: name}
 	l.needOwner(js)
-	if l.WorkloadsByJobSet[js] == nil {
-		l.WorkloadsByJobSet[js] = map[admission.StageKey]bool{}
-	}
-	l.WorkloadsByJobSet[js][key] = true
+	l.IndexWorkload(w)
 	l.JobSetQueue.Add(js)
 }
 

@@ -56,39 +56,45 @@ func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep 
 	return &Reduced{Snapshot: without(s, leftOut), last: last}
 }
 
-// alone returns the quota Workloads that belong to no other one: neither to the same JobSet, nor to a gang or a group.
+// alone returns the quota Workloads that belong to no other one: neither to the same JobSet or Job, nor to a gang or a group.
 func alone(s *snapshot.Snapshot) map[admission.StageKey]bool {
-	ofJobSet := map[types.NamespacedName]int{}
+	ofOwner := map[types.UID]int{}
 	for _, w := range s.Workloads {
-		if name := w.Labels[apis.JobSetLabel]; name != "" {
-			ofJobSet[types.NamespacedName{Namespace: w.Namespace, Name: name}]++
+		if uid := types.UID(w.Labels[apis.JobUIDLabel]); uid != "" {
+			ofOwner[uid]++
 		}
 	}
 	all := map[admission.StageKey]bool{}
 	for _, w := range s.Workloads {
-		jobSet := types.NamespacedName{Namespace: w.Namespace, Name: w.Labels[apis.JobSetLabel]}
-		if w.Labels[apis.PlanUIDLabel] == "" && w.Labels[apis.AdmitTogetherLabel] == "" && ofJobSet[jobSet] <= 1 {
+		if w.Labels[apis.PlanUIDLabel] == "" && w.Labels[apis.AdmitTogetherLabel] == "" && ofOwner[types.UID(w.Labels[apis.JobUIDLabel])] <= 1 {
 			all[cluster.KeyOf(w)] = true
 		}
 	}
 	return all
 }
 
-// without returns a snapshot without some quota Workloads and their JobSets.
+// without returns a snapshot without some quota Workloads, their JobSets and their queued Jobs.
 func without(s *snapshot.Snapshot, leftOut map[admission.StageKey]bool) *snapshot.Snapshot {
 	rest := *s
-	rest.Workloads, rest.JobSets = nil, nil
-	jobSets := map[types.NamespacedName]bool{}
+	rest.Workloads, rest.JobSets, rest.Jobs = nil, nil, nil
+	jobSets, jobs := map[types.NamespacedName]bool{}, map[types.UID]bool{}
 	for _, w := range s.Workloads {
 		if !leftOut[cluster.KeyOf(w)] {
 			rest.Workloads = append(rest.Workloads, w)
 		} else if name := w.Labels[apis.JobSetLabel]; name != "" {
 			jobSets[types.NamespacedName{Namespace: w.Namespace, Name: name}] = true
+		} else if w.Labels[apis.JobLabel] != "" {
+			jobs[types.UID(w.Labels[apis.JobUIDLabel])] = true
 		}
 	}
 	for _, js := range s.JobSets {
 		if !jobSets[types.NamespacedName{Namespace: js.Namespace, Name: js.Name}] {
 			rest.JobSets = append(rest.JobSets, js)
+		}
+	}
+	for _, job := range s.Jobs {
+		if !jobs[job.UID] {
+			rest.Jobs = append(rest.Jobs, job)
 		}
 	}
 	return &rest

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -29,6 +30,14 @@ func Parts(s *snapshot.Snapshot) []*snapshot.Snapshot {
 		p.ofJobSet[js.UID] = i
 	}
 	for _, job := range s.Jobs {
+		if queuedjob.IsQueued(job) {
+			i, hasWorkload := p.ofJobSet[job.UID]
+			if !hasWorkload {
+				i = p.of(p.rootsOfQueue(job.Namespace, job.Labels[apis.QueueLabel]))
+			}
+			p.all[i].Jobs = append(p.all[i].Jobs, job)
+			continue
+		}
 		for _, owner := range job.OwnerReferences {
 			if i, isOfJobSet := p.ofJobSet[owner.UID]; isOfJobSet {
 				p.all[i].Jobs = append(p.all[i].Jobs, job)
@@ -43,7 +52,7 @@ func Parts(s *snapshot.Snapshot) []*snapshot.Snapshot {
 type parts struct {
 	*scope
 	all []*snapshot.Snapshot
-	// indexOf has the part of each root, and ofJobSet that of each JobSet that exists or has quota Workloads.
+	// indexOf has the part of each root, and ofJobSet that of each JobSet that exists or has quota Workloads, and of each queued Job that has one.
 	indexOf  map[string]int
 	ofJobSet map[types.UID]int
 }

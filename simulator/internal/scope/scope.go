@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -191,7 +192,8 @@ func (c *scope) part() *snapshot.Snapshot {
 		}
 	}
 	for _, job := range c.Jobs {
-		if slices.ContainsFunc(job.OwnerReferences, func(o metav1.OwnerReference) bool { return jobSets[o.UID] }) {
+		isInside := queuedjob.IsQueued(job) && (jobSets[job.UID] || counts(c.rootsOfQueue(job.Namespace, job.Labels[apis.QueueLabel])))
+		if isInside || slices.ContainsFunc(job.OwnerReferences, func(o metav1.OwnerReference) bool { return jobSets[o.UID] }) {
 			part.Jobs = append(part.Jobs, job)
 		}
 	}
