@@ -15,8 +15,12 @@ import (
 type course struct {
 	arrivals map[types.NamespacedName]*Arrival
 	policy   Policy
+	// begin is when virtual time begins.
+	begin time.Time
 	// lags are those of the JobSets that are admitted as a whole, by attempt.
 	lags map[attempt]map[string]lag
+	// executed is called when the pods of a Job start.
+	executed func(types.NamespacedName, *Execution)
 }
 
 type attempt struct {
@@ -26,26 +30,29 @@ type attempt struct {
 
 // OfJob implements cluster.Course. All Jobs of a JobSet that is admitted as a whole start together: those of a later stage do nothing until the
 // stages before it have reached what it waits for.
-func (c *course) OfJob(j *cluster.UserJob, job *batchv1.Job, _ time.Duration) cluster.Behavior {
+func (c *course) OfJob(j *cluster.UserJob, job *batchv1.Job, started time.Duration) cluster.Behavior {
 	arrival := c.arrivals[j.Key()]
 	if arrival == nil {
 		return cluster.Behavior{GetsReady: true}
 	}
 	index, _ := strconv.Atoi(job.Labels[jobset.JobIndexKey])
 	name, number := job.Labels[jobset.ReplicatedJobNameKey], cluster.AttemptOf(job)
-	took := arrival.courseOf(Job{name, index, number})
-	b := cluster.Behavior{ReadyAfter: took.Ready, GetsReady: took.GetsReady, Runs: took.Run, Ends: took.Ends, Fails: took.Fails}
-	if c.policy == Staged {
-		return b
+	took, starts := arrival.courseOf(Job{name, index, number}), lag{}
+	if c.policy == Whole {
+		key := attempt{j.Key(), number}
+		if c.lags[key] == nil {
+			c.lags[key] = arrival.lags(number)
+		}
+		starts = c.lags[key][name]
 	}
-	key := attempt{j.Key(), number}
-	if c.lags[key] == nil {
-		c.lags[key] = arrival.lags(number)
+	if !starts.isNever {
+		e := begin(Job{name, index, number}, c.begin.Add(started), starts, &took)
+		c.executed(j.Key(), &e)
 	}
-	starts := c.lags[key][name]
-	b.ReadyAfter, b.Runs = b.ReadyAfter+starts.after, b.Runs+starts.after
-	b.GetsReady, b.Ends = b.GetsReady && !starts.isNever, b.Ends && !starts.isNever
-	return b
+	return cluster.Behavior{
+		ReadyAfter: took.Ready + starts.after, GetsReady: took.GetsReady && !starts.isNever,
+		Runs: took.Run + starts.after, Ends: took.Ends && !starts.isNever, Fails: took.Fails,
+	}
 }
 
 // OfPodSet implements cluster.Course.

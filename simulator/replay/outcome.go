@@ -33,8 +33,9 @@ type Result struct {
 	LeftOut string
 	// Started is when its first quota Workload was admitted, and Finished when the job has finished. They are zero if that has not happened.
 	Started, Finished time.Time
-	// Holdings are the quota that it holds over time.
-	Holdings []Holding
+	// Holdings are the quota that it holds over time, and Executions when the Jobs of a JobSet run on it.
+	Holdings   []Holding
+	Executions []Execution
 	// Unsafe are the stages that fitted once, and waited because admitting them could have led to a deadlock.
 	Unsafe []string
 	// Evictions counts those of its quota Workloads.
@@ -50,7 +51,8 @@ type Holding struct {
 // An openHolding has not ended.
 type openHolding struct {
 	Holding
-	owner types.NamespacedName
+	owner   types.NamespacedName
+	podSets []kueue.PodSetReference
 }
 
 // watch records what happens to quota Workloads from now on.
@@ -61,7 +63,7 @@ func (r *run) watch() {
 		case admission.WorkloadObserved:
 			r.record(event.Workload)
 		case admission.WorkloadGone:
-			r.hold(event.Key, ownerOf(event.Key, nil), nil)
+			r.release(event.Key)
 		}
 		observe(event)
 	}
@@ -89,31 +91,45 @@ func (r *run) record(w *kueue.Workload) {
 	if result.JobSet == nil && result.Finished.IsZero() && cluster.IsFinished(w) {
 		result.Finished = r.Time()
 	}
-	var held map[corev1.ResourceName]float64
+	held := map[corev1.ResourceName]float64{}
 	if w.Status.Admission != nil {
-		held = map[corev1.ResourceName]float64{}
 		for fr, amount := range cluster.Usage(w, string(w.Status.Admission.ClusterQueue)) {
 			held[fr.Resource] += amount.AsApproximateFloat64()
 		}
 	}
-	r.hold(key, ownerOf(key, w), held)
+	switch before := r.holdings[key]; {
+	case len(held) == 0:
+		r.release(key)
+	case before == nil || !maps.Equal(before.Held, held):
+		if before != nil {
+			r.end(before)
+		}
+		holding := &openHolding{Holding: Holding{From: r.Time(), Held: held}, owner: ownerOf(key, w)}
+		for i := range w.Spec.PodSets {
+			holding.podSets = append(holding.podSets, w.Spec.PodSets[i].Name)
+		}
+		r.holdings[key] = holding
+	}
 }
 
-// hold ends what a quota Workload has held if it holds something else from now on.
-func (r *run) hold(key admission.StageKey, owner types.NamespacedName, held map[corev1.ResourceName]float64) {
+// release ends what a quota Workload has held and run.
+func (r *run) release(key admission.StageKey) {
 	before := r.holdings[key]
-	if before != nil && maps.Equal(before.Held, held) {
+	if before == nil {
 		return
 	}
-	if before != nil {
-		before.To = r.Time()
-		delete(r.holdings, key)
-		if result := r.results[before.owner]; result != nil && before.To.After(before.From) {
-			result.Holdings = append(result.Holdings, before.Holding)
-		}
+	r.end(before)
+	delete(r.holdings, key)
+	if result := r.results[before.owner]; result != nil {
+		result.stop(before.podSets, r.Time())
 	}
-	if len(held) > 0 {
-		r.holdings[key] = &openHolding{Holding{From: r.Time(), Held: held}, owner}
+}
+
+// end ends a holding.
+func (r *run) end(h *openHolding) {
+	h.To = r.Time()
+	if result := r.results[h.owner]; result != nil && h.To.After(h.From) {
+		result.Holdings = append(result.Holdings, h.Holding)
 	}
 }
 
@@ -141,7 +157,7 @@ const stageUnsafe = "StageUnsafe"
 // outcome returns what was recorded.
 func (r *run) outcome() *Outcome {
 	for _, key := range slices.SortedFunc(maps.Keys(r.holdings), cluster.CompareKeys) {
-		r.hold(key, r.holdings[key].owner, nil)
+		r.release(key)
 	}
 	o := &Outcome{Inactive: map[string]string{}}
 	for _, key := range slices.SortedFunc(maps.Keys(r.results), cluster.CompareKeys) {

@@ -115,7 +115,10 @@ func newRun(in *Input, policy Policy) (*run, error) {
 		Stepper: stepper, input: in, config: config, policy: policy, submitter: load.NewSubmitter(stepper.Cluster, &first, config),
 		results: map[types.NamespacedName]*Result{}, holdings: map[admission.StageKey]*openHolding{},
 	}
-	c := &course{arrivals: map[types.NamespacedName]*Arrival{}, policy: policy, lags: map[attempt]map[string]lag{}}
+	c := &course{
+		arrivals: map[types.NamespacedName]*Arrival{}, policy: policy, begin: stepper.Beginning(), lags: map[attempt]map[string]lag{},
+		executed: func(key types.NamespacedName, e *Execution) { r.results[key].execute(e) },
+	}
 	for _, a := range in.Arrivals {
 		c.arrivals[a.Key()] = a
 	}
