@@ -27,7 +27,8 @@ func newSimulateCommand() *cobra.Command {
 		Long:  simulateHelp(),
 		Example: "  tranche simulate scenario.txt                      # print the timeline, and compare it with the expected timeline in the file\n" +
 			"  tranche simulate what-if.txt -f config/queues      # the same, with the queues of a cluster\n" +
-			"  tranche simulate --trace trace.csv -f config/queues  # replay a trace, and report how long jobs wait",
+			"  tranche simulate --trace trace.csv -f config/queues  # replay a trace, and report how long jobs wait\n" +
+			"  tranche simulate --trace trace.csv -f config/queues --policy Staged,Staged+StrictFIFO  # compare settings of the queues",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -72,8 +73,8 @@ With -f the scenario starts with the queues of a cluster: the command reads all 
 subdirectories, and loads the kinds ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass,
 AdmissionCheck and Namespace. It lists other objects as skipped. Nothing is sent to a cluster.
 
-With --trace it replays jobs from comma-separated values instead, each JobSet as a whole and in stages, and reports how long
-jobs of each size wait (docs/reference/trace.md has the columns):
+With --trace it replays jobs from comma-separated values instead, once for each --policy, and reports how long jobs of each
+size wait and how much quota is held idle (docs/reference/trace.md has the columns):
 
   submit,queue,stages,run,limit
   0,main,4*nvidia.com/gpu=8,2h,3h

@@ -51,22 +51,33 @@ spec: {clusterQueue: team}
 POLICY  FINISHED  STOPPED  PENDING  LEFT OUT  EVICTIONS  MAKESPAN  HELD, HOURS  OF QUOTA
 Staged  2         0        1        0         0          2h0m0s    32.0         100.0 %
 
+Of what is held:
+POLICY  IN USE   IDLE   NOT READY  WAITS FOR STAGE  NOT RUNNING
+Staged  100.0 %  0.0 %  0.0 %      0.0 %            0.0 %
+
 By nvidia.com/gpu of the largest stage:
-SIZE      JOBS  POLICY  WAIT MEAN  P50  P95  P99  MAX  SLOWDOWN MEAN  P50  P95
-5 to 16   2     Staged  0s         0s   0s   0s   0s   1.4            1.0  1.7
-17 to 64  1     Staged  0s         0s   0s   0s   0s   0.0            0.0  0.0
+SIZE      JOBS  POLICY  WAIT MEAN  P50  P95  P99  MAX  ALL STAGES MEAN  P50  P95    P99    SLOWDOWN MEAN  P50  P95
+5 to 16   2     Staged  0s         0s   0s   0s   0s   24m30s           0s   49m0s  49m0s  1.4            1.0  1.7
+17 to 64  1     Staged  0s         0s   0s   0s   0s   0s               0s   0s     0s     0.0            0.0  0.0
 
 Staged:
 - default/job-4 never starts: ClusterQueue team has not enough quota for it, or does not admit it
 `},
-		trace + " --quota nvidia.com/gpu=16,cpu=8 -o json":     {0, `"policy": "Whole"`},
-		trace + " --quota cpu=8 --resource cpu":                {0, "Quota: 8 cpu."},
-		trace + " -f " + filepath.Join(dir) + "/queues.yaml x": {2, "leave one out"},
-		"simulate x --policy Whole":                            {2, "--policy is for traces: name one with --trace"},
-		"simulate --trace " + nowhere + " --quota a=1":         {2, nowhere},
+		trace + " --quota nvidia.com/gpu=16,cpu=8 -o json":                          {0, `"policy": "Whole"`},
+		trace + " --quota cpu=8 --resource cpu":                                     {0, "Quota: 8 cpu."},
+		trace + " -f " + queues + " --policy Whole,Staged,Staged+StrictFIFO,Staged": {0, `POLICY             IN USE   IDLE   NOT READY  WAITS FOR STAGE  NOT RUNNING
+Whole              92.3 %   7.7 %  0.0 %      0.0 %            7.7 %
+Staged             100.0 %  0.0 %  0.0 %      0.0 %            0.0 %
+Staged+StrictFIFO  100.0 %  0.0 %  0.0 %      0.0 %            0.0 %
+
+`},
+		trace + " -f " + filepath.Join(dir) + "/queues.yaml x":                      {2, "leave one out"},
+		"simulate x --policy Whole":                                                 {2, "--policy is for traces: name one with --trace"},
+		"simulate --trace " + nowhere + " --quota a=1":                              {2, nowhere},
 		trace:                                               {2, "there are no queues"},
 		trace + " --quota cpu=many":                         {2, "--quota: cpu=many: it must be an amount"},
-		trace + " --policy Greedy":                          {2, `--policy is "Greedy": it must be one of Whole, Staged`},
+		trace + " --policy Greedy":                          {2, `--policy: "Greedy" must begin with one of Whole, Staged`},
+		trace + " --policy Staged+Strict":                   {2, `--policy: "Staged+Strict": there is no setting "Strict"`},
 		trace + " -f x --quota cpu=1":                       {2, "leave one out"},
 		trace + " -f " + queues + " -f " + queues:           {2, "--filename is there more than once"},
 		trace + " -f " + nowhere:                            {2, nowhere},

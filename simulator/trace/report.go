@@ -30,15 +30,17 @@ type Report struct {
 	// Resource is the one that sizes and utilisation are about, and Quota its nominal quota in all ClusterQueues and Cohorts.
 	Resource corev1.ResourceName `json:"resource"`
 	Quota    float64             `json:"quota"`
-	// Policies has a replay for each policy.
+	// Policies has a replay for each Variant.
 	Policies []Policy `json:"policies"`
 
+	begin  time.Time
 	queues *snapshot.Snapshot
 }
 
-// A Policy is what follows from the trace under one policy.
+// A Policy is what follows from the trace under one Variant.
 type Policy struct {
-	Policy replay.Policy `json:"policy"`
+	// Policy is the name of the Variant.
+	Policy string `json:"policy"`
 	// Finished, Stopped and Pending count jobs by how they end: Stopped ones started, and exceeded their limit. LeftOut ones are not replayed.
 	Finished int `json:"finished"`
 	Stopped  int `json:"stopped"`
@@ -48,9 +50,16 @@ type Policy struct {
 	Evictions int `json:"evictions"`
 	// MakespanSeconds is from the first submission until the last quota is released.
 	MakespanSeconds float64 `json:"makespanSeconds"`
-	// HeldSeconds is the quota that is held, times seconds, and Utilization its share of the quota over the makespan.
+	// HeldSeconds is the quota that is held, times seconds, and Utilization its share of the quota over the makespan. UsedSeconds is the part of it that
+	// pods use, and IdleSeconds the rest.
 	HeldSeconds float64 `json:"heldSeconds"`
 	Utilization float64 `json:"utilization"`
+	UsedSeconds float64 `json:"usedSeconds"`
+	IdleSeconds Idle    `json:"idleSeconds"`
+	// WhileSubmitted are shares of the quota over the time from the first to the last submission: nothing is left to do soon after it.
+	WhileSubmitted Shares `json:"whileSubmitted"`
+	// Curve is what is held and used over time.
+	Curve []Step `json:"-"`
 	// Sizes are the classes by how much of the resource the largest stage asks for, without empty ones.
 	Sizes []Size `json:"sizes"`
 	// Results are the jobs in the order of their submission.
@@ -59,13 +68,21 @@ type Policy struct {
 	Inactive map[string]string `json:"inactiveQueues"`
 }
 
+// Shares are parts of the quota: of what is held, and of what pods use.
+type Shares struct {
+	Held float64 `json:"held"`
+	Used float64 `json:"used"`
+}
+
 // A Size is a class of jobs. To is the largest size, or 0 if there is none.
 type Size struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to,omitempty"`
 	Jobs int   `json:"jobs"`
-	// Wait is until the first stage is admitted, of those that start.
-	Wait Quantiles `json:"waitSeconds"`
+	// Wait is until the first stage is admitted, of those that start, and WaitAll the wait of all stages together, of those that finish: the time from
+	// submission to end, without the time that the job takes alone.
+	Wait    Quantiles `json:"waitSeconds"`
+	WaitAll Quantiles `json:"waitAllSeconds"`
 	// Slowdown is the bounded slowdown of those that finish: the time from submission to end over the time that the job takes alone, at least 10 seconds.
 	Slowdown Quantiles `json:"slowdown"`
 }
@@ -101,22 +118,26 @@ const (
 	never = -1
 )
 
-// Replay runs a trace under policies, with the queues and the configuration of a snapshot, until all jobs have ended or can never start. If no resource
-// is named, it is the extended resource that most jobs ask for.
-func Replay(arrivals []*replay.Arrival, queues *snapshot.Snapshot, name corev1.ResourceName, policies ...replay.Policy) (*Report, error) {
+// Replay runs a trace once for each Variant, with the queues and the configuration of a snapshot, until all jobs have ended or can never start. If no
+// resource is named, it is the extended resource that most jobs ask for.
+func Replay(arrivals []*replay.Arrival, queues *snapshot.Snapshot, name corev1.ResourceName, variants ...Variant) (*Report, error) {
 	if name == "" {
 		name = largestResource(arrivals)
 	}
 	report := &Report{Jobs: len(arrivals), Resource: name, Quota: quotaOf(queues, name), queues: queues}
-	last := slices.MaxFunc(arrivals, func(a, b *replay.Arrival) int { return a.At.Compare(b.At) }).At
-	report.SubmitSeconds = last.Sub(begin).Seconds()
-	in := &replay.Input{From: begin, To: begin.Add(2 * maxSpan), Queues: []replay.Version{{At: begin, Objects: queues}}, Arrivals: arrivals}
-	for _, policy := range policies {
-		outcome, err := replay.Run(in, policy)
+	compare := func(a, b *replay.Arrival) int { return a.At.Compare(b.At) }
+	report.begin = slices.MinFunc(arrivals, compare).At
+	report.SubmitSeconds = report.after(slices.MaxFunc(arrivals, compare).At)
+	for i := range variants {
+		v := &variants[i]
+		in := &replay.Input{
+			From: report.begin, To: report.begin.Add(2 * maxSpan), Queues: []replay.Version{{At: report.begin, Objects: v.queues(queues)}}, Arrivals: arrivals,
+		}
+		outcome, err := replay.Run(in, v.Policy)
 		if err != nil {
 			return nil, err
 		}
-		report.Policies = append(report.Policies, report.policy(policy, outcome))
+		report.Policies = append(report.Policies, report.policy(v.Name, outcome))
 	}
 	return report, nil
 }
@@ -151,17 +172,14 @@ func Assume(arrivals []*replay.Arrival, quota corev1.ResourceList) (*snapshot.Sn
 }
 
 // policy summarizes an outcome.
-func (r *Report) policy(policy replay.Policy, o *replay.Outcome) Policy {
-	p := Policy{Policy: policy, Inactive: o.Inactive}
-	end := begin
+func (r *Report) policy(name string, o *replay.Outcome) Policy {
+	p := Policy{Policy: name, Inactive: o.Inactive}
+	used := usage{begin: r.begin, resource: r.Resource}
 	for _, result := range o.Results {
 		p.Evictions += result.Evictions
+		used.add(result)
 		for i := range result.Holdings {
-			h := &result.Holdings[i]
-			p.HeldSeconds += h.Held[r.Resource] * h.To.Sub(h.From).Seconds()
-			if h.To.After(end) {
-				end = h.To
-			}
+			p.MakespanSeconds = max(p.MakespanSeconds, r.after(result.Holdings[i].To))
 		}
 		why := result.LeftOut
 		switch {
@@ -177,13 +195,19 @@ func (r *Report) policy(policy replay.Policy, o *replay.Outcome) Policy {
 		}
 		p.Results = append(p.Results, Result{
 			Namespace: result.JobSet.Namespace, Name: result.JobSet.Name, Size: sizeOf(result.Arrival, r.Resource), Evictions: result.Evictions, Why: why,
-			Submitted: after(result.At), Started: after(result.Started), Finished: after(result.Finished), alone: result.Alone(),
+			Submitted: r.after(result.At), Started: r.after(result.Started), Finished: r.after(result.Finished), alone: result.Alone(),
 		})
 	}
 	slices.SortStableFunc(p.Results, func(a, b Result) int { return cmp.Compare(a.Submitted, b.Submitted) })
-	p.MakespanSeconds = end.Sub(begin).Seconds()
+	p.HeldSeconds, p.UsedSeconds, p.IdleSeconds, p.Curve = used.held, used.used, used.idle, used.curve()
+	p.IdleSeconds.NotRunning = max(0, p.HeldSeconds-p.UsedSeconds-p.IdleSeconds.Sum())
 	if r.Quota > 0 && p.MakespanSeconds > 0 {
 		p.Utilization = p.HeldSeconds / (r.Quota * p.MakespanSeconds)
+	}
+	if r.Quota > 0 && r.SubmitSeconds > 0 {
+		p.WhileSubmitted.Held, p.WhileSubmitted.Used = Mean(p.Curve, 0, r.SubmitSeconds)
+		p.WhileSubmitted.Held /= r.Quota
+		p.WhileSubmitted.Used /= r.Quota
 	}
 	p.Sizes = sizes(p.Results)
 	return p
@@ -204,11 +228,12 @@ func (r *Report) whyPending(js *jobsetapi.JobSet) string {
 	return fmt.Sprintf("LocalQueue %s/%s does not exist", js.Namespace, name)
 }
 
-func after(at time.Time) float64 {
+// after returns how many seconds after the first submission something happens.
+func (r *Report) after(at time.Time) float64 {
 	if at.IsZero() {
 		return never
 	}
-	return at.Sub(begin).Seconds()
+	return at.Sub(r.begin).Seconds()
 }
 
 // sizes summarizes jobs by size: none of the resource, 1, up to 4, up to 16, and so on.
@@ -237,7 +262,7 @@ func sizes(results []Result) []Size {
 }
 
 func sizeClass(from, to int64, results []Result) Size {
-	var waits, slowdowns []float64
+	var waits, all, slowdowns []float64
 	for i := range results {
 		r := &results[i]
 		if r.Started >= 0 {
@@ -245,10 +270,11 @@ func sizeClass(from, to int64, results []Result) Size {
 		}
 		if r.Finished >= 0 {
 			took, alone := r.Finished-r.Submitted, max(r.alone, shortest).Seconds()
+			all = append(all, max(0, took-r.alone.Seconds()))
 			slowdowns = append(slowdowns, max(1, took/alone))
 		}
 	}
-	return Size{From: from, To: to, Jobs: len(results), Wait: quantilesOf(waits), Slowdown: quantilesOf(slowdowns)}
+	return Size{From: from, To: to, Jobs: len(results), Wait: quantilesOf(waits), WaitAll: quantilesOf(all), Slowdown: quantilesOf(slowdowns)}
 }
 
 // quantilesOf uses the nearest rank.
@@ -274,11 +300,8 @@ func sizeOf(a *replay.Arrival, name corev1.ResourceName) float64 {
 	largest := 0.0
 	for i := range plan.Stages {
 		sum := 0.0
-		for j := range a.JobSet.Spec.ReplicatedJobs {
-			if job := &a.JobSet.Spec.ReplicatedJobs[j]; slices.Contains(plan.Stages[i].ReplicatedJobs, job.Name) {
-				quantity := stageplan.PodRequests(&job.Template.Spec.Template.Spec)[name]
-				sum += quantity.AsApproximateFloat64() * float64(*job.Template.Spec.Parallelism)
-			}
+		for j := range plan.Stages[i].PodSets {
+			sum += amountOf(&plan.Stages[i].PodSets[j], name)
 		}
 		largest = max(largest, sum)
 	}

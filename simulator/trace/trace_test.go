@@ -29,7 +29,7 @@ main,180,small,nvidia.com/gpu=1,1m
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := trace.Replay(arrivals, queues, "", replay.Whole, replay.Staged)
+	report, err := trace.Replay(arrivals, queues, "", variants(t, "Whole", "Staged")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestReplayOfJobsThatDoNotFinish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := trace.Replay(arrivals, queues, gpu, replay.Staged)
+	report, err := trace.Replay(arrivals, queues, gpu, variants(t, "Staged")...)
 	if err != nil {
 		t.Fatal(err)
 	}

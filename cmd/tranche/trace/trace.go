@@ -36,17 +36,14 @@ type Flags struct {
 	format         output.Format
 }
 
-// both are the policies that a trace is replayed under.
-func both() []string { return []string{string(replay.Whole), string(replay.Staged)} }
-
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.path, "trace", "", "replay this trace of jobs instead of a scenario, with the queues of --filename or --quota; - for standard input")
-	cmd.Flags().StringSliceVar(&f.policies, "policy", both(), "with --trace: Staged admits JobSets stage by stage, Whole admits each for the sum of its stages")
+	cmd.Flags().StringSliceVar(&f.policies, "policy", trace.Policies(), "with --trace: Staged admits JobSets stage by stage, Whole admits each for the sum of its stages. Settings of all queues may follow, as in Staged+StrictFIFO+Greedy: "+strings.Join(trace.Settings(), ", "))
 	cmd.Flags().StringVar(&f.resource, "resource", "", "with --trace: the resource of sizes and utilization; defaults to the extended resource that most jobs ask for")
 	cmd.Flags().StringToStringVar(&f.quota, "quota", nil, "with --trace: the quota of one ClusterQueue for all jobs, such as nvidia.com/gpu=64, instead of --filename")
 	f.format.Add(cmd, output.JSON, output.YAML)
-	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(both(), cobra.ShellCompDirectiveNoFileComp)) // only a flag that does not exist is refused
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(trace.Policies(), cobra.ShellCompDirectiveNoFileComp)) // only a flag that does not exist is refused
 }
 
 // IsSet reports whether a trace is to be replayed.
@@ -64,7 +61,7 @@ func (f *Flags) Refuse(cmd *cobra.Command) error {
 
 // Run replays the trace with the queues of directories, and prints the report.
 func (f *Flags) Run(cmd *cobra.Command, directories []string) error {
-	policies, err := f.policiesOf()
+	variants, err := f.variants()
 	if err != nil {
 		return exitcode.AsBadInput(err)
 	}
@@ -76,7 +73,7 @@ func (f *Flags) Run(cmd *cobra.Command, directories []string) error {
 	if err != nil {
 		return exitcode.AsBadInput(err)
 	}
-	report, err := trace.Replay(arrivals, queues, corev1.ResourceName(f.resource), policies...)
+	report, err := trace.Replay(arrivals, queues, corev1.ResourceName(f.resource), variants...)
 	if err != nil {
 		return err
 	}
@@ -86,20 +83,22 @@ func (f *Flags) Run(cmd *cobra.Command, directories []string) error {
 	return writeText(cmd.OutOrStdout(), report)
 }
 
-func (f *Flags) policiesOf() ([]replay.Policy, error) {
-	var policies []replay.Policy
+// variants reads the policies, each of them once.
+func (f *Flags) variants() ([]trace.Variant, error) {
+	var variants []trace.Variant
 	for _, name := range f.policies {
-		if !slices.Contains(both(), name) {
-			return nil, fmt.Errorf("--policy is %q: it must be one of %s", name, strings.Join(both(), ", "))
+		v, err := trace.ParseVariant(name)
+		if err != nil {
+			return nil, fmt.Errorf("--policy: %w", err)
 		}
-		if !slices.Contains(policies, replay.Policy(name)) {
-			policies = append(policies, replay.Policy(name))
+		if !slices.ContainsFunc(variants, func(other trace.Variant) bool { return other.Name == name }) {
+			variants = append(variants, v)
 		}
 	}
-	if len(policies) == 0 {
-		return nil, fmt.Errorf("--policy is empty: it must be one of %s", strings.Join(both(), ", "))
+	if len(variants) == 0 {
+		return nil, fmt.Errorf("--policy is empty: it must be one of %s", strings.Join(trace.Policies(), ", "))
 	}
-	return policies, nil
+	return variants, nil
 }
 
 func readTrace(path string, stdin io.Reader) ([]*replay.Arrival, error) {
@@ -171,29 +170,49 @@ func writeText(out io.Writer, r *trace.Report) error {
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		rows = append(rows, []string{
-			string(p.Policy), strconv.Itoa(p.Finished), strconv.Itoa(p.Stopped), strconv.Itoa(p.Pending), strconv.Itoa(p.LeftOut), strconv.Itoa(p.Evictions),
-			span(p.MakespanSeconds), fmt.Sprintf("%.1f", p.HeldSeconds/time.Hour.Seconds()), fmt.Sprintf("%.1f %%", 100*p.Utilization),
+			p.Policy, strconv.Itoa(p.Finished), strconv.Itoa(p.Stopped), strconv.Itoa(p.Pending), strconv.Itoa(p.LeftOut), strconv.Itoa(p.Evictions),
+			span(p.MakespanSeconds), fmt.Sprintf("%.1f", p.HeldSeconds/time.Hour.Seconds()), percent(p.Utilization),
 		})
 	}
 	writeTable(&b, rows)
-	fmt.Fprintf(&b, "\nBy %s of the largest stage:\n", r.Resource)
-	rows = [][]string{{"SIZE", "JOBS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOWDOWN MEAN", "P50", "P95"}}
-	for i := range r.Policies[0].Sizes {
-		for j := range r.Policies {
-			// Sizes depend on the trace alone.
-			s := &r.Policies[j].Sizes[i]
-			rows = append(rows, []string{
-				s.String(), strconv.Itoa(s.Jobs), string(r.Policies[j].Policy), span(s.Wait.Mean), span(s.Wait.P50), span(s.Wait.P95), span(s.Wait.P99), span(s.Wait.Max),
-				fmt.Sprintf("%.1f", s.Slowdown.Mean), fmt.Sprintf("%.1f", s.Slowdown.P50), fmt.Sprintf("%.1f", s.Slowdown.P95),
-			})
+	b.WriteString("\nOf what is held:\n")
+	rows = [][]string{{"POLICY", "IN USE", "IDLE", "NOT READY", "WAITS FOR STAGE", "NOT RUNNING"}}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		row := []string{p.Policy}
+		for _, part := range []float64{p.UsedSeconds, p.IdleSeconds.Sum(), p.IdleSeconds.NotReady, p.IdleSeconds.WaitsForStage, p.IdleSeconds.NotRunning} {
+			row = append(row, percent(part/max(p.HeldSeconds, 1)))
 		}
+		rows = append(rows, row)
 	}
 	writeTable(&b, rows)
+	writeSizes(&b, r)
 	for i := range r.Policies {
 		writeProblems(&b, &r.Policies[i])
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// writeSizes prints how long jobs of each size wait.
+func writeSizes(b *strings.Builder, r *trace.Report) {
+	fmt.Fprintf(b, "\nBy %s of the largest stage:\n", r.Resource)
+	rows := [][]string{{"SIZE", "JOBS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "MAX", "ALL STAGES MEAN", "P50", "P95", "P99", "SLOWDOWN MEAN", "P50", "P95"}}
+	for i := range r.Policies[0].Sizes {
+		for j := range r.Policies {
+			// Sizes depend on the trace alone.
+			s := &r.Policies[j].Sizes[i]
+			row := []string{s.String(), strconv.Itoa(s.Jobs), r.Policies[j].Policy}
+			for _, seconds := range []float64{s.Wait.Mean, s.Wait.P50, s.Wait.P95, s.Wait.P99, s.Wait.Max, s.WaitAll.Mean, s.WaitAll.P50, s.WaitAll.P95, s.WaitAll.P99} {
+				row = append(row, span(seconds))
+			}
+			for _, factor := range []float64{s.Slowdown.Mean, s.Slowdown.P50, s.Slowdown.P95} {
+				row = append(row, fmt.Sprintf("%.1f", factor))
+			}
+			rows = append(rows, row)
+		}
+	}
+	writeTable(b, rows)
 }
 
 // maxNamed is how many jobs a list of problems names.
@@ -235,6 +254,8 @@ func writeTable(b *strings.Builder, rows [][]string) {
 }
 
 func span(seconds float64) string { return (time.Duration(seconds) * time.Second).String() }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
