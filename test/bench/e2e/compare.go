@@ -21,8 +21,6 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/account"
 	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
 	"github.com/tranche-dev/tranche/test/bench/e2e/plot"
-	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // comparisonShape is the name under which whole and staged admission are compared.
@@ -76,35 +74,13 @@ func compareOnce(ctx context.Context, o *options) ([]figure, error) {
 }
 
 // runWay starts a control plane and runs all JobSets in one way.
-func (found *findings) runWay(ctx context.Context, how way, o *options) (_ *account.Run, err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	config := controlplane.Config{NodePools: lab.NodePools()}
-	if o.workDir != "" {
-		config.WorkDir = filepath.Join(o.workDir, string(how))
-	}
-	w, err := testenv.Start(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Stop()) }()
-	for _, object := range lab.Queues() {
-		if err := w.Admin.Create(ctx, object); err != nil {
-			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	manager, err := w.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, manager.Stop()) }()
-	r := &run{world: w}
-	if err := errors.Join(r.connect(), r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
-		return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
-	})); err != nil {
-		return nil, err
-	}
-	return found.submitAll(ctx, r, how, o)
+func (found *findings) runWay(ctx context.Context, how way, o *options) (ran *account.Run, err error) {
+	s := &site{name: string(how), nodes: lab.NodePools(), queues: lab.Queues()}
+	err = s.run(ctx, o, func(ctx context.Context, r *run) error {
+		ran, err = found.submitAll(ctx, r, how, o)
+		return err
+	})
+	return ran, err
 }
 
 // submitAll submits the JobSets when they are due, and waits until all of them have finished.
@@ -124,23 +100,15 @@ func (found *findings) submitAll(ctx context.Context, r *run, how way, o *option
 	if err := f.follow(ctx, r.world.Admin); err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	due := make([]time.Duration, len(submissions))
 	for i := range submissions {
-		if !o.atOnce {
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(time.Until(began.Add(submissions[i].After))):
-			}
-		}
-		if err := submit(ctx, submissions[i].JobSet); err != nil {
-			return nil, err
-		}
+		due[i] = submissions[i].After
 	}
-	select {
-	case <-ctx.Done():
-		return nil, f.unfinished(ctx.Err())
-	case <-f.done:
+	if err := o.whenDue(ctx, due, func(i int) error { return submit(ctx, submissions[i].JobSet) }); err != nil {
+		return nil, err
+	}
+	if err := f.wait(ctx); err != nil {
+		return nil, err
 	}
 	if how == staged {
 		if err := f.awaitTimelines(ctx); err != nil {

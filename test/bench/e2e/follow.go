@@ -179,6 +179,16 @@ func (f *follower) last(key types.NamespacedName) (*jobsetapi.JobSet, *kueue.Wor
 	return f.sights[key].jobSet, nil
 }
 
+// wait waits until all JobSets have finished and no longer hold quota.
+func (f *follower) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return f.unfinished(ctx.Err())
+	case <-f.done:
+		return nil
+	}
+}
+
 // report keeps an error for the end.
 func (f *follower) report(err error) {
 	f.mu.Lock()
