@@ -56,7 +56,7 @@ type Policy struct {
 	Utilization float64 `json:"utilization"`
 	UsedSeconds float64 `json:"usedSeconds"`
 	IdleSeconds Idle    `json:"idleSeconds"`
-	// WhileSubmitted are shares of the quota over the time from the first to the last submission: nothing is left to do soon after it.
+	// WhileSubmitted are shares of the quota over the time from the first to the last submission. After it the queues only drain.
 	WhileSubmitted Shares `json:"whileSubmitted"`
 	// Curve is what is held and used over time.
 	Curve []Step `json:"-"`

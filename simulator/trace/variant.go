@@ -53,7 +53,7 @@ func settings() []setting {
 	return all
 }
 
-// Policies returns the names of the policies of Variants, and Settings those of what Variants can change.
+// Policies returns the names of the policies that Variants can have.
 func Policies() []string { return []string{string(replay.Whole), string(replay.Staged)} }
 
 // Settings returns the names of the settings that Variants can have.
