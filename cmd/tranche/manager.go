@@ -93,6 +93,9 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err := addControllers(ctx, mgr, config, waiting, counts); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
+	if err := watchKueue(mgr, config.Mode); err != nil {
+		return fmt.Errorf("set up the search for Kueue's manager: %w", err)
+	}
 	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
 		return fmt.Errorf("set up the readiness check: %w", err)
 	}

@@ -23,20 +23,22 @@ func (c *cluster) findKueue(ctx context.Context, found *inventory) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", apis.GuardsConfigMap, err)
 	}
-	var webhooks admissionregistrationv1.ValidatingWebhookConfigurationList
-	if err := c.List(ctx, &webhooks); err != nil {
-		return fmt.Errorf("list the configurations of webhooks: %w", err)
+	webhooks, err := listWebhooks(ctx, c)
+	if err != nil {
+		return err
 	}
-	found.hasKueue = guards.Data["kueueManager"] != "" || slices.ContainsFunc(webhooks.Items, isOfKueue)
+	found.hasKueue = guards.Data["kueueManager"] != "" || slices.ContainsFunc(webhooks, isOfKueue)
 	return nil
 }
 
 // isOfKueue reports whether webhooks validate queues: Tranche has none.
 func isOfKueue(config admissionregistrationv1.ValidatingWebhookConfiguration) bool {
-	return slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
-		return slices.ContainsFunc(w.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
-			return slices.Contains(r.APIGroups, kueue.SchemeGroupVersion.Group) && slices.Contains(r.Resources, "clusterqueues")
-		})
+	return slices.ContainsFunc(config.Webhooks, validatesQueues)
+}
+
+func validatesQueues(w admissionregistrationv1.ValidatingWebhook) bool {
+	return slices.ContainsFunc(w.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.APIGroups, kueue.SchemeGroupVersion.Group) && slices.Contains(r.Resources, "clusterqueues")
 	})
 }
 

@@ -64,4 +64,16 @@ func TestIsOfKueue(t *testing.T) {
 	if !isOfKueue(config("clusterqueues")) || isOfKueue(config("workloads")) {
 		t.Error("Kueue is known by its webhook for ClusterQueues")
 	}
+	// A manager refuses to run because of Kueue's own webhook only: another one may validate ClusterQueues, too.
+	for path, want := range map[string]bool{"/validate-kueue-x-k8s-io-v1beta2-clusterqueue": true, "/validate": false, "": false} {
+		c := config("clusterqueues")
+		c.Name = "kueue"
+		if path != "" {
+			c.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Path: &path}
+		}
+		err := checkNoKueue([]admissionregistrationv1.ValidatingWebhookConfiguration{config("workloads"), c})
+		if (err != nil) != want || err != nil && !strings.Contains(err.Error(), "ValidatingWebhookConfiguration kueue is that of Kueue's manager") {
+			t.Errorf("webhook at %q: %v", path, err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ package migration_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -182,6 +183,9 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 			g.Expect(podsOfJob(ctx, g, elastic.Name)).To(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty()), HaveField("Spec.SchedulingGates", HaveLen(1))))
 		}).WithContext(ctx).Should(Succeed())
 
+		webhooks := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-validating-webhook-configuration"}}
+		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(webhooks), webhooks)).To(Succeed())
+
 		By("stopping Kueue, and removing its webhooks")
 		Expect(env.Plane.StopComponent(controlplane.Kueue)).To(Succeed())
 		Expect(env.Admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-mutating-webhook-configuration"}})).To(Succeed())
@@ -223,6 +227,15 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 
 		By("leaving no finalizer and no Workload of Kueue behind")
 		Eventually(func(g Gomega) { expectClean(ctx, g) }).WithContext(ctx).Should(Succeed())
+
+		By("ending when Kueue is installed again, and not starting beside it")
+		webhooks.ObjectMeta = metav1.ObjectMeta{Name: webhooks.Name}
+		Expect(env.Admin.Create(ctx, webhooks)).To(Succeed())
+		Eventually(manager.Done()).WithContext(ctx).Should(BeClosed())
+		const refusal = "ValidatingWebhookConfiguration kueue-validating-webhook-configuration is that of Kueue's manager"
+		Expect(os.ReadFile(manager.Log)).To(ContainSubstring(refusal))
+		_, err = env.StartManager(ctx, testenv.ManagerOptions{})
+		Expect(err).To(MatchError(ContainSubstring(refusal)))
 	}, SpecTimeout(4*patience))
 })
 

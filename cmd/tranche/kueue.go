@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+)
+
+// kueueInterval is how often a running manager looks for Kueue's manager.
+const kueueInterval = 30 * time.Second
+
+// A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues.
+type kueueWatch struct{ reader client.Reader }
+
+// watchKueue adds a kueueWatch to a manager, unless its mode is Beside.
+func watchKueue(mgr ctrl.Manager, mode configapi.Mode) error {
+	if mode == configapi.ModeBeside {
+		return nil
+	}
+	return mgr.Add(&kueueWatch{mgr.GetAPIReader()})
+}
+
+// NeedLeaderElection makes each replica look by itself.
+func (*kueueWatch) NeedLeaderElection() bool { return false }
+
+// Start returns when the context ends, or with an error when Kueue's manager was found. A request that fails is repeated at the next time.
+func (w *kueueWatch) Start(ctx context.Context) error {
+	ticker := time.NewTicker(kueueInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if found, err := listWebhooks(ctx, w.reader); err == nil {
+			if err := checkNoKueue(found); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func listWebhooks(ctx context.Context, reader client.Reader) ([]admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	var webhooks admissionregistrationv1.ValidatingWebhookConfigurationList
+	if err := reader.List(ctx, &webhooks); err != nil {
+		return nil, fmt.Errorf("list the configurations of webhooks: %w", err)
+	}
+	return webhooks.Items, nil
+}
+
+// checkNoKueue returns an error that names the webhooks of Kueue's manager, if there are any. Kueue installs them together with its manager, and
+// without the manager the API server rejects Jobs.
+func checkNoKueue(webhooks []admissionregistrationv1.ValidatingWebhookConfiguration) error {
+	for i := range webhooks {
+		if slices.ContainsFunc(webhooks[i].Webhooks, servesKueue) {
+			return fmt.Errorf("mode is %s in the configuration, but ValidatingWebhookConfiguration %s is that of Kueue's manager, which would admit in the same queues: "+
+				"install config/beside with mode %s; or, to replace Kueue, stop its manager and delete its webhook configurations", configapi.ModeInstead, webhooks[i].Name, configapi.ModeBeside)
+		}
+	}
+	return nil
+}
+
+// servesKueue reports whether Kueue's manager answers a webhook about ClusterQueues. Others may validate ClusterQueues, too.
+func servesKueue(w admissionregistrationv1.ValidatingWebhook) bool {
+	service := w.ClientConfig.Service
+	return service != nil && service.Path != nil && strings.HasPrefix(*service.Path, "/validate-kueue-x-k8s-io-") && validatesQueues(w)
+}
