@@ -63,17 +63,17 @@ SIZE      JOBS  POLICY  WAIT MEAN  P50  P95  P99  MAX  ALL STAGES MEAN  P50  P95
 Staged:
 - default/job-4 never starts: ClusterQueue team has not enough quota for it, or does not admit it
 `},
-		trace + " --quota nvidia.com/gpu=16,cpu=8 -o json":                          {0, `"policy": "Whole"`},
-		trace + " --quota cpu=8 --resource cpu":                                     {0, "Quota: 8 cpu."},
+		trace + " --quota nvidia.com/gpu=16,cpu=8 -o json": {0, `"policy": "Whole"`},
+		trace + " --quota cpu=8 --resource cpu":            {0, "Quota: 8 cpu."},
 		trace + " -f " + queues + " --policy Whole,Staged,Staged+StrictFIFO,Staged": {0, `POLICY             IN USE   IDLE   NOT READY  WAITS FOR STAGE  NOT RUNNING
 Whole              92.3 %   7.7 %  0.0 %      0.0 %            7.7 %
 Staged             100.0 %  0.0 %  0.0 %      0.0 %            0.0 %
 Staged+StrictFIFO  100.0 %  0.0 %  0.0 %      0.0 %            0.0 %
 
 `},
-		trace + " -f " + filepath.Join(dir) + "/queues.yaml x":                      {2, "leave one out"},
-		"simulate x --policy Whole":                                                 {2, "--policy is for traces: name one with --trace"},
-		"simulate --trace " + nowhere + " --quota a=1":                              {2, nowhere},
+		trace + " -f " + filepath.Join(dir) + "/queues.yaml x": {2, "leave one out"},
+		"simulate x --policy Whole":                            {2, "--policy is for traces: name one with --trace"},
+		"simulate --trace " + nowhere + " --quota a=1":         {2, nowhere},
 		trace:                                               {2, "there are no queues"},
 		trace + " --quota cpu=many":                         {2, "--quota: cpu=many: it must be an amount"},
 		trace + " --policy Greedy":                          {2, `--policy: "Greedy" must begin with one of Whole, Staged`},
