@@ -71,8 +71,8 @@ type Submission struct {
 	Courses map[string]replay.Course
 }
 
-// perNode is how many GPUs a node has: larger jobs use whole nodes.
-const perNode = 8
+// PerNode is how many GPUs a node has: larger jobs use whole nodes.
+const PerNode = 8
 
 // A draw makes JobSets from a seed.
 type draw struct {
@@ -85,7 +85,7 @@ func (s *Shape) Draw(seed uint64) []Submission {
 	d := &draw{rand.New(rand.NewPCG(seed, 0)), s}
 	kinds := []struct {
 		name string
-		draw func(size int64) []task
+		draw func(size int64) []*task
 	}{{"pretrain", d.pretrain}, {"sweep", d.sweep}, {"distribute", d.distribute}, {"plain", d.plain}}
 	all := make([]Submission, s.JobSets)
 	work := 0.0
@@ -127,8 +127,8 @@ func (d *draw) arrivals(span time.Duration) []time.Duration {
 // size draws a number of GPUs. Its logarithm is equally likely to be anywhere, and more than one node is whole nodes.
 func (d *draw) size() int64 {
 	size := int64(math.Exp(d.Float64() * math.Log(float64(d.Largest+1))))
-	if size > perNode {
-		size = (size + perNode - 1) / perNode * perNode
+	if size > PerNode {
+		size = (size + PerNode - 1) / PerNode * PerNode
 	}
 	return min(size, d.Largest)
 }
@@ -162,7 +162,7 @@ func (d *draw) rounded(t time.Duration) time.Duration {
 
 // limit draws the maximum execution time of each stage, or 0 for none. It is some multiple of what the JobSet takes alone. Half of all JobSets have one:
 // two thirds of those without a leader, because for a leader the time counts in which it waits for its workers.
-func (d *draw) limit(tasks []task) time.Duration {
+func (d *draw) limit(tasks []*task) time.Duration {
 	alone := time.Duration(0)
 	for i := range tasks {
 		if tasks[i].runs == 0 {
@@ -177,7 +177,7 @@ func (d *draw) limit(tasks []task) time.Duration {
 }
 
 // submission makes a JobSet.
-func (s *Shape) submission(name string, tenant *Tenant, tasks []task, limit time.Duration) Submission {
+func (s *Shape) submission(name string, tenant *Tenant, tasks []*task, limit time.Duration) Submission {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: tenant.Name, Name: name, UID: types.UID(tenant.Name + "/" + name), Labels: map[string]string{apis.QueueLabel: queueName},
 	}}
@@ -186,12 +186,12 @@ func (s *Shape) submission(name string, tenant *Tenant, tasks []task, limit time
 	}
 	courses := map[string]replay.Course{}
 	for i := range tasks {
-		t := &tasks[i]
+		t := tasks[i]
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, t.replicatedJob())
 		courses[t.name] = replay.Course{Ready: t.loads, Run: t.loads + t.runs, GetsReady: true, Ends: t.runs > 0}
-		if t.name == workers {
+		if t.name == Workers {
 			// The leader runs until it is deleted.
-			js.Spec.SuccessPolicy = &jobset.SuccessPolicy{Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{workers}}
+			js.Spec.SuccessPolicy = &jobset.SuccessPolicy{Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{Workers}}
 		}
 	}
 	return Submission{JobSet: js, Courses: courses}

@@ -26,10 +26,11 @@ func bytesOf(t *testing.T, s *mixed.Shape, seed uint64) string {
 
 func TestSeeds(t *testing.T) {
 	for name, s := range map[string]*mixed.Shape{"full": mixed.Full(), "scaled": mixed.Scaled()} {
-		if bytesOf(t, s, 1) != bytesOf(t, s, 1) {
+		first := bytesOf(t, s, 1)
+		if again := bytesOf(t, s, 1); again != first {
 			t.Errorf("%s: the same seed draws something else", name)
 		}
-		if bytesOf(t, s, 1) == bytesOf(t, s, 2) {
+		if bytesOf(t, s, 2) == first {
 			t.Errorf("%s: another seed draws the same", name)
 		}
 	}
@@ -93,7 +94,7 @@ func gpusOf(t *testing.T, s *mixed.Shape, submission *mixed.Submission) (most in
 		course := submission.Courses[job.Name]
 		if !course.Ends {
 			leader = gpus
-			need += float64(gpus) * (course.Ready + submission.Courses["workers"].Run).Seconds()
+			need += float64(gpus) * (course.Ready + submission.Courses[mixed.Workers].Run).Seconds()
 			continue
 		}
 		need += float64(gpus) * course.Run.Seconds()
@@ -136,14 +137,28 @@ func TestScaled(t *testing.T) {
 	if last := all[len(all)-1].After; last > 2*time.Minute {
 		t.Errorf("the last JobSet is submitted after %s", last)
 	}
-	cpus := int64(0)
-	for i := range all {
-		for j := range all[i].JobSet.Spec.ReplicatedJobs {
-			job := &all[i].JobSet.Spec.ReplicatedJobs[j].Template.Spec
-			cpus += int64(*job.Parallelism) * job.Template.Spec.Containers[0].Resources.Requests.Name(corev1.ResourceCPU, "").Value()
+}
+
+// CPUs are never short: there is quota for all initializers at once beside as many pods as there are GPUs.
+func TestCPUs(t *testing.T) {
+	for name, s := range map[string]*mixed.Shape{"full": mixed.Full(), "scaled": mixed.Scaled()} {
+		initializers, others, quota := int64(0), int64(0), int64(0)
+		for _, submission := range s.Draw(1) {
+			for i := range submission.JobSet.Spec.ReplicatedJobs {
+				job := &submission.JobSet.Spec.ReplicatedJobs[i]
+				cpus := job.Template.Spec.Template.Spec.Containers[0].Resources.Requests.Name(corev1.ResourceCPU, "").Value()
+				if job.Name == mixed.Fetch {
+					initializers += int64(*job.Template.Spec.Parallelism) * cpus
+				} else {
+					others = max(others, cpus*s.Quota())
+				}
+			}
 		}
-	}
-	if most := 16 * scaled.Quota(); cpus > 4*most {
-		t.Errorf("all JobSets ask for %d CPUs, with a quota of %d", cpus, most)
+		for _, q := range s.Queues().ClusterQueues {
+			quota += q.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota.Value()
+		}
+		if initializers == 0 || initializers+others > quota {
+			t.Errorf("%s: %d and %d CPUs, with a quota of %d", name, initializers, others, quota)
+		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 // GPU is the resource that the tenants share.
 const GPU = corev1.ResourceName("nvidia.com/gpu")
 
-// Names of ReplicatedJobs.
+// Names of ReplicatedJobs. Fetch is the only one that needs no GPUs.
 const (
-	fetch, train, evaluate = "fetch", "train", "evaluate"
-	leader, workers        = "leader", "workers"
+	Fetch, train, evaluate = "fetch", "train", "evaluate"
+	Leader, Workers        = "leader", "workers"
 )
 
 // A task is a ReplicatedJob: the requests of its pods, and how long they take.
@@ -38,53 +38,53 @@ type task struct {
 func (t *task) holds() time.Duration { return t.loads + t.runs + t.beside }
 
 // onGPUs returns a task that divides GPUs among nodes.
-func (d *draw) onGPUs(name string, gpus int64, runs time.Duration) task {
-	t := task{name: name, pods: 1, gpus: gpus, cpus: 4, loads: d.between(1./40, 1./10), runs: runs}
-	if gpus > perNode {
-		t.pods, t.gpus = gpus/perNode, perNode
+func (d *draw) onGPUs(name string, gpus int64, runs time.Duration) *task {
+	t := &task{name: name, pods: 1, gpus: gpus, cpus: 4, loads: d.between(1./40, 1./10), runs: runs}
+	if gpus > PerNode {
+		t.pods, t.gpus = gpus/PerNode, PerNode
 	}
 	return t
 }
 
 // once makes a task wait for another one.
-func (t task) once(other string, status jobset.DependsOnStatus) task {
+func (t *task) once(other string, status jobset.DependsOnStatus) *task {
 	t.after, t.status = other, status
 	return t
 }
 
 // pretrain fetches data on CPUs and then trains.
-func (d *draw) pretrain(size int64) []task {
-	return []task{
-		{name: fetch, pods: 1, cpus: 8, runs: d.between(0.1, 0.4)},
-		d.onGPUs(train, size, d.runTime()).once(fetch, jobset.DependencyComplete),
+func (d *draw) pretrain(size int64) []*task {
+	return []*task{
+		{name: Fetch, pods: 1, cpus: 8, runs: d.between(0.1, 0.4)},
+		d.onGPUs(train, size, d.runTime()).once(Fetch, jobset.DependencyComplete),
 	}
 }
 
 // sweep trains, and then evaluates on a quarter of the GPUs.
-func (d *draw) sweep(size int64) []task {
+func (d *draw) sweep(size int64) []*task {
 	part := max(1, size/4)
-	if part > perNode {
-		part = part / perNode * perNode
+	if part > PerNode {
+		part = part / PerNode * PerNode
 	}
-	return []task{
+	return []*task{
 		d.onGPUs(train, size, d.runTime()),
 		d.onGPUs(evaluate, part, d.between(0.1, 0.4)).once(train, jobset.DependencyComplete),
 	}
 }
 
 // distribute has a leader, which loads first and keeps its GPUs while its workers run: on a node of its own, or on one GPU.
-func (d *draw) distribute(size int64) []task {
+func (d *draw) distribute(size int64) []*task {
 	own := int64(1)
-	if size > perNode {
-		own = perNode
+	if size > PerNode {
+		own = PerNode
 	}
-	l, w := d.onGPUs(leader, own, 0), d.onGPUs(workers, max(1, size-own), d.runTime())
+	l, w := d.onGPUs(Leader, own, 0), d.onGPUs(Workers, max(1, size-own), d.runTime())
 	l.beside = w.holds()
-	return []task{l, w.once(leader, jobset.DependencyReady)}
+	return []*task{l, w.once(Leader, jobset.DependencyReady)}
 }
 
 // plain has one stage.
-func (d *draw) plain(size int64) []task { return []task{d.onGPUs(train, size, d.runTime())} }
+func (d *draw) plain(size int64) []*task { return []*task{d.onGPUs(train, size, d.runTime())} }
 
 // replicatedJob makes the ReplicatedJob of a task, of one Job.
 func (t *task) replicatedJob() jobsetapi.ReplicatedJob {
