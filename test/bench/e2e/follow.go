@@ -30,6 +30,7 @@ type follower struct {
 	began    time.Time
 	book     account.Book
 	sights   map[types.NamespacedName]*sight
+	stages   map[types.UID]*stageTimes
 	expected int
 	done     chan struct{}
 	isDone   bool
@@ -46,8 +47,8 @@ type sight struct {
 // newFollower returns a follower that is done when so many JobSets have finished and no longer hold quota.
 func newFollower(expected int) *follower {
 	return &follower{
-		changed: func(types.NamespacedName) {}, began: time.Now(), sights: map[types.NamespacedName]*sight{}, expected: expected,
-		done: make(chan struct{}),
+		changed: func(types.NamespacedName) {}, began: time.Now(), sights: map[types.NamespacedName]*sight{}, stages: map[types.UID]*stageTimes{},
+		expected: expected, done: make(chan struct{}),
 	}
 }
 
@@ -88,12 +89,48 @@ func (f *follower) see(event watch.Event, now time.Time) (types.NamespacedName, 
 		f.sights[key] = s
 	}
 	s.take(object, event.Type)
+	f.noteStage(object, now.Sub(f.began))
 	f.book.See(now.Sub(f.began), key.String(), s.state())
 	if !f.isDone && f.book.Over() == f.expected {
 		f.isDone = true
 		close(f.done)
 	}
 	return key, true
+}
+
+// A stageTimes is when changes of the quota Workload of a stage were observed for the first time: the stage was open, its quota was reserved, its pods were
+// ready, and it had finished. Times that were not observed are 0.
+type stageTimes struct {
+	jobSet                            types.NamespacedName
+	stage                             string
+	opened, reserved, ready, finished time.Duration
+}
+
+// noteStage notes when a stage changes. mu is held.
+func (f *follower) noteStage(object client.Object, now time.Duration) {
+	w, ok := object.(*kueue.Workload)
+	if !ok || w.Labels[apis.StageLabel] == "" {
+		return
+	}
+	st := f.stages[w.UID]
+	if st == nil {
+		st = &stageTimes{jobSet: types.NamespacedName{Namespace: w.Namespace, Name: w.Labels[apis.JobSetLabel]}, stage: w.Labels[apis.StageLabel]}
+		f.stages[w.UID] = st
+	}
+	is := func(condition string) bool { return apimeta.IsStatusConditionTrue(w.Status.Conditions, condition) }
+	for _, change := range []struct {
+		at          *time.Duration
+		hasHappened bool
+	}{
+		{&st.opened, w.Annotations[apis.AdmissionGatedByAnnotation] == ""},
+		{&st.reserved, is(kueue.WorkloadQuotaReserved)},
+		{&st.ready, is(kueue.WorkloadPodsReady)},
+		{&st.finished, is(kueue.WorkloadFinished)},
+	} {
+		if *change.at == 0 && change.hasHappened {
+			*change.at = now
+		}
+	}
 }
 
 // jobSetOf is the name of the JobSet that an object belongs to. A quota Workload of a whole JobSet has its name.

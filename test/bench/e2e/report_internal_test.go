@@ -154,6 +154,14 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			asked[f.name] = struct{}{}
 		}
 	}
+	replayed := map[string]struct{}{}
+	mixedFigures, err := simulatedRun(t, latencies{}).figures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range mixedFigures {
+		replayed[f.name] = struct{}{}
+	}
 	for _, bound := range b {
 		figures := known
 		switch bound.Shape {
@@ -163,6 +171,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = guarded
 		case stagesShape:
 			figures = staged
+		case mixedShape:
+			figures = replayed
 		case verbsShape:
 			figures = asked
 		}

@@ -17,8 +17,10 @@ const GPU = corev1.ResourceName("nvidia.com/gpu")
 
 // Names of ReplicatedJobs. Fetch is the only one that needs no GPUs.
 const (
-	Fetch, train, evaluate = "fetch", "train", "evaluate"
-	Leader, Workers        = "leader", "workers"
+	Fetch           = "fetch"
+	Leader          = "leader"
+	Workers         = "workers"
+	train, evaluate = "train", "evaluate"
 )
 
 // A task is a ReplicatedJob: the requests of its pods, and how long they take.
