@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -207,6 +208,8 @@ func (c *Change) create(object snapshot.Object) error {
 		})
 	case *jobSet:
 		return c.submit(object)
+	case *batchv1.Job:
+		return c.submitJob(object)
 	}
 	return nil
 }
@@ -339,17 +342,29 @@ func copyOf(object snapshot.Object) snapshot.Object {
 	return object.DeepCopyObject().(snapshot.Object) //nolint:forcetypeassert // a copy has the same type
 }
 
-// Submit returns the change that submitting JobSets makes. The error names the object, the field and the cure.
+// Submit returns the change that submitting JobSets and Jobs makes. The error names the object, the field and the cure.
 func Submit(s, manifests *snapshot.Snapshot) (*Change, error) {
-	if len(manifests.JobSets) == 0 {
-		return nil, errors.New("the manifests have no JobSet: name a file with one")
+	if len(manifests.JobSets)+len(manifests.Jobs) == 0 {
+		return nil, errors.New("the manifests have no JobSet and no Job: name a file with one")
 	}
-	c, err := Apply(s, manifests, Kept)
+	others := *manifests
+	others.Jobs = nil
+	c, err := Apply(s, &others, Kept)
 	if err != nil {
 		return nil, err
 	}
+	for _, kind := range snapshot.Kinds() {
+		for object := range manifests.Objects(kind) {
+			if kind.GVK.Kind != jobKind {
+				break
+			}
+			if err := c.put(kind, object); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", jobKind, nameOf(object), err)
+			}
+		}
+	}
 	for i := range c.Objects {
-		if o := &c.Objects[i]; o.Kind == "JobSet" && o.Action != Create {
+		if o := &c.Objects[i]; (o.Kind == "JobSet" || o.Kind == jobKind) && o.Action != Create {
 			return nil, fmt.Errorf("%s exists in the snapshot: give it another metadata.name, or ask tranche plan what updating it changes", o)
 		}
 	}

@@ -215,3 +215,44 @@ func TestSubmit(t *testing.T) {
 		}
 	}
 }
+
+// TestSubmitJob predicts the start of a Job that does not exist, with as few pods as it may be admitted with.
+func TestSubmitJob(t *testing.T) {
+	const manifest = `
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: new
+  namespace: default
+  labels: {kueue.x-k8s.io/queue-name: main}
+  annotations: ANNOTATIONS
+spec:
+  parallelism: PODS
+  completions: PODS
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {gpu: 1}}}]}}
+`
+	for name, c := range map[string]struct {
+		pods, annotations string
+		want              plan.Kind
+	}{
+		"fits":         {"2", "{}", plan.NewlyAdmitted},
+		"too large":    {"20", "{}", plan.NeverFits},
+		"fits in part": {"20", "{kueue.x-k8s.io/job-min-parallelism: '2'}", plan.NewlyAdmitted},
+		"waits":        {"8", "{}", plan.Waiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.NewReplacer("PODS", c.pods, "ANNOTATIONS", c.annotations).Replace(manifest)
+			change, err := plan.Submit(read(t, world), read(t, text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.New(change, &simulator.Durations{}, 24*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(p.Consequences) != 1 || p.Consequences[0].Kind != c.want || !strings.HasPrefix(p.Consequences[0].Workload, "job-new-") {
+				t.Errorf("the consequences are %+v, want %s of Job new", p.Consequences, c.want)
+			}
+		})
+	}
+}

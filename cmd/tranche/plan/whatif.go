@@ -35,8 +35,8 @@ func newSubmitCommand(version string) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "submit -f FILE",
-		Short: "Predict when JobSets would start, and for whom they would be in the way",
-		Long: "Predict when JobSets would start if they were submitted now, and which others would be delayed or preempted for them. The JobSets need not\n" +
+		Short: "Predict when JobSets and Jobs would start, and for whom they would be in the way",
+		Long: "Predict when JobSets and Jobs would start if they were submitted now, and which others would be delayed or preempted for them. They need not\n" +
 			"exist.\n\n" + limits + exitCodes,
 		Example: "  tranche what-if submit -f jobset.yaml\n" +
 			"  tranche what-if submit -f jobset.yaml --snapshot cluster.tar.gz -o json",
@@ -55,7 +55,7 @@ func newSubmitCommand(version string) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with JobSets; - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with JobSets or Jobs; - for standard input; may be repeated")
 	_ = cmd.MarkFlagRequired("filename") // the flag exists
 	return cmd
 }

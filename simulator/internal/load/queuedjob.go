@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -70,37 +69,4 @@ func maxSecondsOf(job *batchv1.Job) *int32 {
 		return nil
 	}
 	return new(int32(seconds))
-}
-
-// HeldJob returns a Job as the admission policies change it when it is created: suspended, and with the label of queued Jobs.
-func HeldJob(job *batchv1.Job) *batchv1.Job {
-	created := queuedjob.Restored(job)
-	for _, written := range []string{apis.SuspendedAnnotation, apis.UnnoticedAnnotation} {
-		delete(created.Annotations, written)
-	}
-	created.Status, created.DeletionTimestamp, created.Finalizers = batchv1.JobStatus{}, nil, nil
-	if created.Labels == nil {
-		created.Labels = map[string]string{}
-	}
-	created.Labels[apis.HoldLabel] = apis.HoldQueued
-	if created.Spec.Suspend != nil && *created.Spec.Suspend {
-		if created.Annotations == nil {
-			created.Annotations = map[string]string{}
-		}
-		created.Annotations[apis.SuspendedAnnotation] = "true"
-	}
-	created.Spec.Suspend = new(true)
-	return created
-}
-
-// QueuedJob creates a held Job that is queued by itself. It returns why the manager would refuse it.
-func (b *Submitter) QueuedJob(job *batchv1.Job) (why string) {
-	j, why := b.loader.queuedJob(job)
-	if why != "" {
-		return why
-	}
-	b.loader.NeedNamespace(job.Namespace)
-	b.loader.QueuedJobs[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}] = j
-	b.loader.PutJob(job)
-	return ""
 }
