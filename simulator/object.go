@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/internal/initial"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -89,7 +90,7 @@ func (s *simulation) object(kind scenario.Kind, key types.NamespacedName) apiObj
 	case scenario.LocalQueue:
 		return stored(s.LocalQueues, key, &kueue.LocalQueue{ObjectMeta: namespaced}, s.PutLocalQueue, admission.LocalQueueGone{Key: key})
 	case scenario.AdmissionCheck:
-		empty := &kueue.AdmissionCheck{ObjectMeta: meta, Status: activeCheck()}
+		empty := &kueue.AdmissionCheck{ObjectMeta: meta, Status: initial.ActiveCheck()}
 		return stored(s.AdmissionChecks, name, empty, s.PutAdmissionCheck, admission.CheckGone{Name: name})
 	case scenario.PriorityClass:
 		return stored(s.PriorityClasses, name, &kueue.WorkloadPriorityClass{ObjectMeta: meta}, s.PutPriorityClass, nil)
@@ -101,13 +102,6 @@ func (s *simulation) object(kind scenario.Kind, key types.NamespacedName) apiObj
 		return stored(s.DeviceClasses, name, &resourcev1.DeviceClass{ObjectMeta: meta}, s.PutDeviceClass, admission.DeviceClassGone{Name: name})
 	}
 	return nil
-}
-
-// activeCheck is the status of an AdmissionCheck whose controller is running.
-func activeCheck() kueue.AdmissionCheckStatus {
-	return kueue.AdmissionCheckStatus{
-		Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}},
-	}
 }
 
 // A storedObject is an object in one of the maps of the cluster.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/idle"
+	"github.com/tranche-dev/tranche/simulator/internal/initial"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
 	"github.com/tranche-dev/tranche/simulator/internal/timeline"
@@ -27,6 +28,9 @@ const (
 	// maxDecisionsForAll those of all.
 	maxDecisions, maxDecisionsForAll = 200_000, 1_000_000
 )
+
+// Manifests are objects that exist before a scenario begins.
+type Manifests = initial.Manifests
 
 // A Result is the result of a run.
 type Result struct {
@@ -113,7 +117,7 @@ func (s *simulation) start(script *scenario.Scenario, manifests *Manifests) erro
 	if err := s.Config.Complete(); err != nil {
 		return err
 	}
-	manifests.addTo(s.Cluster)
+	manifests.AddTo(s.Cluster)
 	return s.Start()
 }
 

@@ -32,3 +32,10 @@ func StillNeeded(a quota.Amount, p *kueue.PodSetAssignment, workload *kueue.Work
 	}
 	return a
 }
+
+// Covers reports whether a has at least as many pods of each pod set as b.
+func Covers(a, b []kueue.ReclaimablePod) bool {
+	return !slices.ContainsFunc(b, func(want kueue.ReclaimablePod) bool {
+		return !slices.ContainsFunc(a, func(has kueue.ReclaimablePod) bool { return has.Name == want.Name && has.Count >= want.Count })
+	})
+}

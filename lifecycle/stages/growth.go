@@ -97,7 +97,7 @@ func (w *Step) reconcileGrowth(s *jobsetstate.Snapshot, st *stage, k int) {
 		return
 	}
 	pods := st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] })
-	if said := growth.Status.ReclaimablePods; !covers(said, pods) && covers(pods, said) {
+	if said := growth.Status.ReclaimablePods; !quotaworkload.Covers(said, pods) && quotaworkload.Covers(pods, said) {
 		w.Reclaim = append(w.Reclaim, ReclaimPods{growth, pods, true})
 	}
 	switch {

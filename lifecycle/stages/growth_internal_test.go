@@ -388,7 +388,7 @@ func checkSizes(t *rapid.T, s *jobsetstate.Snapshot, st *stage) {
 	if z.Now*z.Live > paid {
 		t.Errorf("%d Jobs may have %d pods each, and %d are paid for", z.Live, z.Now, paid)
 	}
-	if !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods) {
+	if !quotaworkload.Covers(st.reclaimable(s), st.workload.Status.ReclaimablePods) {
 		t.Errorf("the stage would take back what it has given up: %v", st.workload.Status.ReclaimablePods)
 	}
 	waiting := 0
@@ -396,7 +396,7 @@ func checkSizes(t *rapid.T, s *jobsetstate.Snapshot, st *stage) {
 		if !quotaworkload.HoldsQuota(growth) && pays(st.sizes, k) {
 			waiting++
 		}
-		if quotaworkload.HoldsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] }), growth.Status.ReclaimablePods) {
+		if quotaworkload.HoldsQuota(growth) && !quotaworkload.Covers(st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] }), growth.Status.ReclaimablePods) {
 			t.Errorf("growth %d would take back what it has given up: %v", k+1, growth.Status.ReclaimablePods)
 		}
 	}

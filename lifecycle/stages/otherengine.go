@@ -64,7 +64,7 @@ func (st *stage) awaitSafety(s *jobsetstate.Snapshot) {
 			st.unsafe = why
 		}
 	}
-	st.loses = st.loses || st.keepsQuotaClosed()
+	st.loses = st.loses || keepsQuotaClosed(st)
 	st.open = st.open && st.unsafe == "" && !st.loses
 }
 
@@ -74,7 +74,7 @@ func (st *stage) awaitSafety(s *jobsetstate.Snapshot) {
 //	prepare(finished)   train(runs)
 //	   the JobSet restarts
 //	prepare(open)       train(closed) releases its quota when its pods have terminated
-func (st *stage) keepsQuotaClosed() bool {
+func keepsQuotaClosed(st *stage) bool {
 	mayStart := func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || childjob.HasPods(job) }
 	return st.workload != nil && !st.open && !st.stops && !st.decided && !st.hasPods && st.holdsQuota() &&
 		!quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) && !slices.ContainsFunc(st.jobs, mayStart)

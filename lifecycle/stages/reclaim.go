@@ -53,7 +53,7 @@ func (st *stage) hasWrongReclaim() bool {
 			all = append(all, kueue.ReclaimablePod{Name: kueue.NewPodSetReference(st.PodSets[i].Name), Count: count})
 		}
 	}
-	return !covers(all, st.workload.Status.ReclaimablePods)
+	return !quotaworkload.Covers(all, st.workload.Status.ReclaimablePods)
 }
 
 // podsPerJob returns for how many pods each Job of a pod set is charged.
@@ -69,7 +69,7 @@ func (st *stage) podsPerJob(podSet int) int32 {
 // replaced, or pods that were reported as reclaimable have to run again. Other stages may use that quota by now, so the stage cannot just
 // take it.
 func (st *stage) lacksQuota(s *jobsetstate.Snapshot) bool {
-	return st.holdsQuota() && (st.hasOtherClaims() || st.hasOutgrown(s.JobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
+	return st.holdsQuota() && (st.hasOtherClaims() || st.hasOutgrown(s.JobSet) || !quotaworkload.Covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
 // reclaimChange returns the reclaimable pods, and whether they differ from those that the quota Workload reports. A stage that has succeeded
@@ -77,18 +77,11 @@ func (st *stage) lacksQuota(s *jobsetstate.Snapshot) bool {
 func (st *stage) reclaimChange(s *jobsetstate.Snapshot) (news ReclaimPods, differs bool) {
 	news = ReclaimPods{st.workload, st.reclaimable(s), st.holdsQuota() && hasShrunk(st.workload, st.PodSets)}
 	said := st.workload.Status.ReclaimablePods
-	same := covers(news.Pods, said) && covers(said, news.Pods)
+	same := quotaworkload.Covers(news.Pods, said) && quotaworkload.Covers(said, news.Pods)
 	return news, !st.succeeded() && !same
 }
 
 // hasShrunk reports whether a quota Workload asks for more pods than the pod sets of its stage have now.
 func hasShrunk(workload *kueue.Workload, podSets []stageplan.PodSet) bool {
 	return slices.ContainsFunc(podSets, func(podSet stageplan.PodSet) bool { return elastic.Charged(workload, podSet.Name, 0) > podSet.Count })
-}
-
-// covers reports whether a has at least as many pods of each pod set as b.
-func covers(a, b []kueue.ReclaimablePod) bool {
-	return !slices.ContainsFunc(b, func(want kueue.ReclaimablePod) bool {
-		return !slices.ContainsFunc(a, func(has kueue.ReclaimablePod) bool { return has.Name == want.Name && has.Count >= want.Count })
-	})
 }

@@ -1,4 +1,5 @@
-package simulator
+// Package initial reads the objects that exist before a scenario begins.
+package initial
 
 import (
 	"fmt"
@@ -105,8 +106,8 @@ func decodeInto[T any](o *manifest.Object, list *[]*T) error {
 	return nil
 }
 
-// addTo puts the objects into a store. Of two objects of the same kind and name the later one is used.
-func (m *Manifests) addTo(cl *cluster.Cluster) {
+// AddTo puts the objects into a store. Of two objects of the same kind and name the later one is used.
+func (m *Manifests) AddTo(cl *cluster.Cluster) {
 	if m == nil {
 		return
 	}
@@ -116,7 +117,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 	addAll(cl, m.flavors, func(o *kueue.ResourceFlavor) { cl.Flavors[o.Name] = o })
 	addAll(cl, m.checks, func(o *kueue.AdmissionCheck) {
 		// The controller of a check reports in its status that it is active, which manifests do not have.
-		o.Status = activeCheck()
+		o.Status = ActiveCheck()
 		cl.AdmissionChecks[o.Name] = o
 	})
 	addAll(cl, m.classes, func(o *kueue.WorkloadPriorityClass) { cl.PriorityClasses[o.Name] = o })
@@ -136,6 +137,18 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 		}
 		cl.LocalQueues[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
 	})
+}
+
+// ActiveCheck returns the status of an AdmissionCheck whose controller is running.
+func ActiveCheck() kueue.AdmissionCheckStatus {
+	return kueue.AdmissionCheckStatus{
+		Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}},
+	}
+}
+
+type copyable[T any] interface {
+	metav1.Object
+	DeepCopy() T
 }
 
 // addAll stamps copies, so that the same manifests can be used again.
