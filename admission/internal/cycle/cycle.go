@@ -24,8 +24,6 @@ type Cycle struct {
 	rests uint64
 	// surplus is the ChargeEpoch at which victims last released more than their preemptor needs, in the current cycle.
 	surplus map[*quota.Node]uint64
-	// isRestored is true if the reservations of nominal quota have been restored.
-	isRestored bool
 	// decisions are those of the current call of Decide.
 	decisions []decision.Decision
 }
@@ -153,7 +151,6 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 	cy.drain()
 	cy.recoverFromDeadlock()
 	cy.evictPartialGroups()
-	cy.restoreNominal()
 	cy.noteDeadlocks()
 	for len(cy.m.Schedule.Dirty)+len(cy.Held) > 0 || cy.noteDeadlocks() {
 		if len(cy.m.Schedule.Dirty) == 0 {

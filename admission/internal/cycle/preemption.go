@@ -102,6 +102,21 @@ func (cy *Cycle) fitsAlready(l *check.Candidate) bool {
 	return cy.check.IgnoringOwnReservations(l, func() bool { return l.Queue.Node.Fits(l.Needed()) })
 }
 
+// reserveNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
+func (cy *Cycle) reserveNominal(l *check.Candidate) bool {
+	reserved := cy.check.NominalReservation(l)
+	if len(reserved) == 0 {
+		return false
+	}
+	if !l.Stage.ReservesNominal || l.Stage.PreemptQueue != l.Queue || !l.Stage.PreemptReserved.Equal(reserved) {
+		cy.m.ReserveForPreemptor(l.Stage, l.Queue, reserved)
+		l.Stage.ReservesNominal = true
+		l.Queue.CohortTree.NominalReservers[l.Stage] = struct{}{}
+		cy.m.Enqueue(l.Stage)
+	}
+	return true
+}
+
 // dropPreemptReservations cancels the reservations that no longer fit, since another stage has got part of their quota. The stages are checked again, and get
 // no new reservation in this cycle unless they evict a victim: so a cycle ends. A reservation of nominal quota is not cancelled: the check would make it
 // again, whatever other ClusterQueues use, and two such changes could wake each other forever.
