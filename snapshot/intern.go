@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -18,9 +19,10 @@ import (
 // An interner decodes equal parts of objects once, and lets the objects share them: most JobSets of a large snapshot, their Jobs and their quota
 // Workloads differ in little else than names and numbers of pods. Nothing changes the objects of a snapshot in place.
 type interner struct {
-	podSets  interned[[]kueue.PodSet]
-	jobSets  interned[jobsetapi.JobSetSpec]
-	podSpecs interned[corev1.PodSpec]
+	podSets     interned[[]kueue.PodSet]
+	annotations interned[map[string]string]
+	jobSets     interned[jobsetapi.JobSetSpec]
+	podSpecs    interned[corev1.PodSpec]
 }
 
 // interned has the decoded values of texts.
@@ -77,9 +79,12 @@ func (in *interner) decode(kind *Kind, raw []byte) (object Object, ok bool) {
 
 func (in *interner) workload(raw []byte) (*kueue.Workload, error) {
 	var text struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			metav1.ObjectMeta
+			Annotations json.RawMessage `json:"annotations"`
+		} `json:"metadata"`
+		Spec struct {
 			kueue.WorkloadSpec
 			PodSets json.RawMessage `json:"podSets"`
 		} `json:"spec"`
@@ -88,8 +93,11 @@ func (in *interner) workload(raw []byte) (*kueue.Workload, error) {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return nil, err
 	}
-	w := &kueue.Workload{TypeMeta: text.TypeMeta, ObjectMeta: text.ObjectMeta, Spec: text.Spec.WorkloadSpec, Status: text.Status}
+	w := &kueue.Workload{TypeMeta: text.TypeMeta, ObjectMeta: text.Metadata.ObjectMeta, Spec: text.Spec.WorkloadSpec, Status: text.Status}
 	var err error
+	if w.Annotations, err = in.annotations.of(text.Metadata.Annotations); err != nil {
+		return nil, err
+	}
 	w.Spec.PodSets, err = in.podSets.of(text.Spec.PodSets)
 	return w, err
 }
@@ -134,4 +142,28 @@ func (in *interner) job(raw []byte) (*batchv1.Job, error) {
 	var err error
 	job.Spec.Template.Spec, err = in.podSpecs.of(text.Spec.Template.Spec)
 	return job, err
+}
+
+// IsSameSpec reports whether the specs of two JobSets share all that they refer to, as those with the same text in a snapshot do. Then they are equal.
+// It does not compare what they refer to.
+func IsSameSpec(a, b *jobsetapi.JobSetSpec) bool {
+	return refersToSame(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+}
+
+func refersToSame(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !refersToSame(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Slice:
+		return a.Len() == b.Len() && a.Pointer() == b.Pointer()
+	case reflect.Pointer, reflect.Map:
+		return a.Pointer() == b.Pointer()
+	default:
+		return a.Equal(b)
+	}
 }

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,7 @@ func TestEqualPartsAreShared(t *testing.T) {
 		s.Jobs = append(s.Jobs, job)
 		w := &kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(fmt.Sprint("q", i)), Priority: new(int32(i)), Active: new(true)}}
 		w.Spec.PodSets = []kueue.PodSet{{Name: "train", Count: 1, Template: corev1.PodTemplateSpec{Spec: template.Spec}}}
+		w.Annotations = map[string]string{"tranche.dev/attempt": gpus}
 		s.Workloads = append(s.Workloads, w)
 	}
 	got := read(t, write(t, s, nil))
@@ -52,8 +54,35 @@ func TestEqualPartsAreShared(t *testing.T) {
 		if shared := &got.JobSets[0].Spec.ReplicatedJobs[0] == &got.JobSets[i].Spec.ReplicatedJobs[0]; shared != want {
 			t.Errorf("JobSets 0 and %d share ReplicatedJobs: %t", i, shared)
 		}
+		if shared := reflect.ValueOf(first.Annotations).Pointer() == reflect.ValueOf(other.Annotations).Pointer(); shared != want {
+			t.Errorf("quota Workloads 0 and %d share annotations: %t", i, shared)
+		}
+		if isSame := snapshot.IsSameSpec(&got.JobSets[0].Spec, &got.JobSets[i].Spec); isSame != want {
+			t.Errorf("JobSets 0 and %d have the same spec: %t", i, isSame)
+		}
 		if shared := &got.Jobs[0].Spec.Template.Spec.Containers[0] == &got.Jobs[i].Spec.Template.Spec.Containers[0]; shared != want {
 			t.Errorf("Jobs 0 and %d share containers: %t", i, shared)
+		}
+	}
+}
+
+// TestIsSameSpec changes one field of a copy after the other.
+func TestIsSameSpec(t *testing.T) {
+	spec := jobsetapi.JobSetSpec{ReplicatedJobs: make([]jobsetapi.ReplicatedJob, 2)}
+	spec.Suspend = new(true)
+	for name, change := range map[string]func(*jobsetapi.JobSetSpec){
+		"a pointer":              func(s *jobsetapi.JobSetSpec) { s.Suspend = new(true) },
+		"a pointer that was nil": func(s *jobsetapi.JobSetSpec) { s.StartupPolicy = &jobsetapi.StartupPolicy{} },
+		"a slice":                func(s *jobsetapi.JobSetSpec) { s.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 2) },
+		"a shorter slice":        func(s *jobsetapi.JobSetSpec) { s.ReplicatedJobs = s.ReplicatedJobs[:1] },
+		"an upstream field":      func(s *jobsetapi.JobSetSpec) { s.TTLSecondsAfterFinished = new(int32(1)) },
+	} {
+		other := spec
+		if !snapshot.IsSameSpec(&spec, &other) {
+			t.Fatal("a copy is not the same")
+		}
+		if change(&other); snapshot.IsSameSpec(&spec, &other) {
+			t.Errorf("%s differs, and is not seen", name)
 		}
 	}
 }
