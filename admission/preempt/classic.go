@@ -78,18 +78,16 @@ func (s *search) sparesAll() bool {
 // hasCandidate reports whether there is a candidate below a Cohort, except in one Queue.
 func (s *search) hasCandidate(cohort, except *quota.Node) bool {
 	return slices.ContainsFunc(cohort.Children(), func(n *quota.Node) bool {
-		switch q := s.queues[n]; {
-		case n == except:
+		if n == except || !s.isOver(n) && !n.IsAbove(except) { // collect skips only subtrees without the request
 			return false
-		case !n.IsAbove(except) && !s.isOver(n): // collect skips only subtrees without the request
-			return false
-		case q == nil:
-			return s.hasCandidate(n, except)
-		default:
-			s.cursors = s.cursors[:0]
-			st := s.open(q, s.reclaimPolicy())
-			return st.head != nil
 		}
+		q := s.queues[n]
+		if q == nil {
+			return s.hasCandidate(n, except)
+		}
+		s.cursors = s.cursors[:0]
+		st := s.open(q, s.reclaimPolicy())
+		return st.head != nil
 	})
 }
 
