@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	// crd and policies only embed the manifests beside them.
 	"config": {},
 	// lint asks an engine about manifests, and the lifecycle for the quota Workloads of their JobSets.
-	"lint":              {"apis", "manifest", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
+	"lint":              {"apis", "manifest", "snapshot", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
 	"simulator":         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
 	"simulator/unblock": {"apis", "admission", "simulator"},
 	// replay runs jobs that have arrived, and shadow compares the runs with what happened.

@@ -259,7 +259,7 @@ func selects(selector *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(of))
 }
 
-// isDecided reports whether the manifests have all labels of a namespace that a selector depends on.
+// isDecided reports whether the manifests or the cluster have all labels of a namespace that a selector depends on.
 func (l *linter) isDecided(selector *metav1.LabelSelector, namespace string) bool {
 	if _, isGiven := l.objects.namespaces[namespace]; isGiven {
 		return true

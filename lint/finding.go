@@ -49,8 +49,11 @@ type problem struct {
 	edits                []Edit
 }
 
-// add adds a finding about a field of an object.
+// add adds a finding about a field of an object, unless only the cluster has the object.
 func (f *findings) add(s *source, p problem) {
+	if s.isOfCluster {
+		return
+	}
 	if p.field != "" {
 		p.field = s.under + p.field
 	}

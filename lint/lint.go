@@ -18,12 +18,16 @@ import (
 	"github.com/tranche-dev/tranche/lint/internal/jobsetwebhook"
 	"github.com/tranche-dev/tranche/lint/internal/policy"
 	"github.com/tranche-dev/tranche/manifest"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // Options say what to check against.
 type Options struct {
 	// Nodes are those of the cluster. Without any, flavors are not compared with nodes.
 	Nodes []*corev1.Node
+	// Cluster has the objects that exist beside the manifests: those that manifests refer to are not missing. Its nodes count if Nodes is empty. It may
+	// be nil.
+	Cluster *snapshot.Snapshot
 	// Engine is the configuration of the engine. Its zero value has the defaults.
 	Engine admission.Config
 }
@@ -54,6 +58,7 @@ func Run(objects []*manifest.Object, unreadable []*manifest.Error, options Optio
 			valid = append(valid, s)
 		}
 	}
+	l.addCluster()
 	if err := l.checkPolicies(valid); err != nil {
 		return nil, err
 	}
@@ -93,6 +98,8 @@ type source struct {
 	under string
 	// isValid is true if the API server accepts the object.
 	isValid bool
+	// isOfCluster is true if the object is not in a manifest. It has no place, and there are no findings about it.
+	isOfCluster bool
 }
 
 type objectKey struct{ kind, namespace, name string }
@@ -227,7 +234,10 @@ func (l *linter) checkPolicies(valid []*source) error {
 	if err != nil {
 		return fmt.Errorf("read the admission policies: %w", err)
 	}
-	localQueues := map[string][]*unstructured.Unstructured{}
+	localQueues, err := l.clusterLocalQueues()
+	if err != nil {
+		return err
+	}
 	for _, s := range valid {
 		if s.GVK.Kind == "CronJob" {
 			s.content, s.under = jobTemplate(s.content), "spec.jobTemplate."

@@ -12,10 +12,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/lint"
 	"github.com/tranche-dev/tranche/manifest"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output")
@@ -165,5 +168,30 @@ func TestUpgrade(t *testing.T) {
 		if f.Severity == lint.Error && f.Object != "Workload team-a/topology" {
 			t.Errorf("%+v", f)
 		}
+	}
+}
+
+// TestCluster checks manifests that refer to objects of a cluster, and replace one of them.
+func TestCluster(t *testing.T) {
+	file, err := os.Open("testdata/cluster/objects.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // the file is only read
+	cluster, err := snapshot.ReadStream("objects.yaml", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for golden, options := range map[string]lint.Options{
+		"testdata/cluster/with.txt": {Cluster: cluster}, "testdata/cluster/without.txt": {},
+		"testdata/cluster/nodes.txt": {Cluster: cluster, Nodes: []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "spot"}}}}},
+	} {
+		t.Run(golden, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := lint.WriteText(&out, runWith(t, "testdata/cluster/manifests.yaml", options)); err != nil {
+				t.Fatal(err)
+			}
+			wantGolden(t, golden, out.String())
+		})
 	}
 }

@@ -22,7 +22,7 @@ type origin[T any] struct {
 	object *T
 }
 
-// objects are the objects that the API server accepts, by kind and in the order of the manifests.
+// objects are the objects that the API server accepts, by kind: those that only the cluster has, then the others in the order of the manifests.
 type objects struct {
 	namespaces     map[string]*corev1.Namespace
 	nodes          []*corev1.Node
@@ -100,7 +100,7 @@ func decodeInto[T any](s *source, raw []byte, list *[]origin[T]) error {
 	return json.Unmarshal(raw, object)
 }
 
-// labelsOf returns the labels of a namespace: of one that is not among the manifests only the label that the API server gives each namespace.
+// labelsOf returns the labels of a namespace: of one that neither the manifests nor the cluster have only the label that the API server gives each namespace.
 func (l *linter) labelsOf(namespace string) map[string]string {
 	all := map[string]string{corev1.LabelMetadataName: namespace}
 	if object, isGiven := l.objects.namespaces[namespace]; isGiven {

@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/lint"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // exitFindings is the exit code if there are findings that count.
@@ -24,6 +28,7 @@ const exitFindings = 1
 type flags struct {
 	files           []string
 	format          output.Format
+	snapshot        snapshotfile.Flags
 	nodes, config   string
 	isStrict, fixes bool
 }
@@ -38,14 +43,16 @@ func NewCommand() *cobra.Command {
 		Example: "  tranche lint -f queues/                                # a directory with subdirectories\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml\n" +
 			"  tranche lint -f queues/ --nodes nodes.yaml -o github   # annotations in a GitHub workflow\n" +
-			"  kustomize build . | tranche lint -f -",
+			"  kustomize build . | tranche lint -f -\n" +
+			"  tranche lint -f jobset.yaml --snapshot cluster.tar.gz  # the queues of the cluster count, too",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "directory or file with manifests, or - for standard input; may be repeated")
 	f.format.Add(cmd, output.JSON, output.YAML, output.SARIF, output.GitHub)
-	cmd.Flags().StringVar(&f.nodes, "nodes", "", "file with the nodes of the cluster (kubectl get nodes -o yaml), to compare flavors with")
-	cmd.Flags().StringVar(&f.config, "config", "", "file with the configuration of the manager; defaults to the default configuration")
+	f.snapshot.AddAs(cmd, "snapshot of the cluster (a directory or an archive of tranche snapshot, or manifests), whose objects the manifests may refer to; - for standard input")
+	cmd.Flags().StringVar(&f.nodes, "nodes", "", "file with the nodes of the cluster (kubectl get nodes -o yaml), to compare flavors with; defaults to those of the snapshot")
+	cmd.Flags().StringVar(&f.config, "config", "", "file with the configuration of the manager; defaults to that of the snapshot, then to the default configuration")
 	cmd.Flags().BoolVar(&f.isStrict, "strict", false, "exit with 1 also if there are only warnings")
 	cmd.Flags().BoolVar(&f.fixes, "fix", false, "first rewrite objects of kueue.x-k8s.io/v1beta1 in v1beta2, in their files; all other text stays")
 	return cmd
@@ -62,7 +69,9 @@ Jobs, CronJobs, Namespaces, Nodes, LimitRanges, RuntimeClasses, DeviceClasses an
 error with its line, and the rest is checked.
 
 References are checked only to kinds of which at least one object is given: JobSets without any LocalQueue are checked alone. What names an object
-with errors is not checked.
+with errors is not checked. With --snapshot, the queues, flavors, AdmissionChecks, namespaces, nodes, LimitRanges and classes of the cluster count as
+given, unless a manifest has another version of the object, and the configuration of its manager counts. There are no findings about objects
+that only the snapshot has.
 
 Rules (error or warning, and what holds if there is no finding):
 
@@ -76,7 +85,7 @@ an object, or on objects that other programs create, such as PersistentVolumeCla
 checks; the policies of Pods and Workloads.
 
 Exit code: 0 without errors (with --strict: without findings); 1 with findings, or if the command fails; 2 on bad input: flags, files that cannot be
-opened, nodes or a configuration that are not readable.`)
+opened, nodes, a configuration or a snapshot that are not readable.`)
 	return b.String()
 }
 
@@ -84,13 +93,16 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if len(f.files) == 0 {
 		return exitcode.AsBadInput(errors.New("name manifests with -f; see tranche lint --help"))
 	}
+	if f.snapshot.Path == snapshotfile.Stream && (slices.Contains(f.files, snapshotfile.Stream) || f.nodes == snapshotfile.Stream) {
+		return exitcode.AsBadInput(errors.New("standard input can be read only once: name files instead, for --filename, --nodes or --snapshot"))
+	}
 	in := &input{stdin: cmd.InOrStdin(), report: cmd.ErrOrStderr(), fixes: f.fixes}
 	for _, path := range f.files {
 		if err := in.read(path); err != nil {
 			return exitcode.AsBadInput(err)
 		}
 	}
-	options, err := f.options(cmd.InOrStdin())
+	options, err := f.options(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return exitcode.AsBadInput(err)
 	}
@@ -135,31 +147,55 @@ func (f *flags) verdict(result *lint.Result) error {
 	return nil
 }
 
-// options reads the configuration and the nodes.
-func (f *flags) options(stdin io.Reader) (lint.Options, error) {
+// options reads the snapshot, the configuration and the nodes.
+func (f *flags) options(stdin io.Reader, warnings io.Writer) (options lint.Options, err error) {
+	if f.snapshot.Path != "" {
+		if options.Cluster, err = f.snapshot.Read(stdin, warnings); err != nil {
+			return options, err
+		}
+		if options.Cluster.IsAnonymized {
+			return options, fmt.Errorf("the names in the snapshot %s are pseudonyms, which manifests do not have: take one without --anonymize", f.snapshot.Path)
+		}
+	}
+	config, err := f.configuration(options.Cluster)
+	if err != nil {
+		return options, err
+	}
+	options.Engine = admission.ConfigOf(config)
+	if f.nodes != "" {
+		options.Nodes, err = readNodes(f.nodes, stdin)
+	}
+	return options, err
+}
+
+// configuration returns that of the file, of the snapshot, or the default one.
+func (f *flags) configuration(cluster *snapshot.Snapshot) (*configapi.Configuration, error) {
 	config := &configapi.Configuration{}
-	config.SetDefaults()
-	if f.config != "" {
+	switch {
+	case f.config != "":
 		content, err := os.ReadFile(f.config)
 		if err == nil {
 			config, err = configapi.Decode(content)
 		}
 		if err != nil {
-			return lint.Options{}, fmt.Errorf("read the configuration %s: %w", f.config, err)
+			return nil, fmt.Errorf("read the configuration %s: %w", f.config, err)
 		}
+		return config, nil
+	case cluster != nil && cluster.Configuration != nil:
+		config = cluster.Configuration
 	}
-	options := lint.Options{Engine: admission.ConfigOf(config)}
-	if f.nodes == "" {
-		return options, nil
-	}
+	config.SetDefaults()
+	return config, nil
+}
+
+// readNodes reads nodes from a file.
+func readNodes(path string, stdin io.Reader) ([]*corev1.Node, error) {
 	in := &input{stdin: stdin}
-	if err := in.read(f.nodes); err != nil {
-		return options, fmt.Errorf("read the nodes: %w", err)
+	if err := in.read(path); err != nil {
+		return nil, fmt.Errorf("read the nodes: %w", err)
 	}
 	if len(in.unreadable) > 0 {
-		return options, fmt.Errorf("read the nodes: %w", in.unreadable[0])
+		return nil, fmt.Errorf("read the nodes: %w", in.unreadable[0])
 	}
-	var err error
-	options.Nodes, err = lint.Nodes(in.objects)
-	return options, err
+	return lint.Nodes(in.objects)
 }

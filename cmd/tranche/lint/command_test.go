@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/lint"
 	rules "github.com/tranche-dev/tranche/lint"
+	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/test/document"
 )
 
@@ -46,6 +48,9 @@ func TestLint(t *testing.T) {
 		"config.yaml":     "apiVersion: config.tranche.dev/v1alpha1\nkind: Configuration\nunknown: 1\n",
 		"empty/readme.md": "",
 		"old/flavor.yaml": "apiVersion: kueue.x-k8s.io/v1beta1 # old\nkind: ResourceFlavor\nmetadata: {name: spot}\n",
+		"local.yaml":      "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: main, namespace: team}\nspec: {clusterQueue: ml}\n",
+		"other.yaml":      strings.Replace(emptyQueue, "name: ml", "name: other", 1),
+		"spot.json":       `{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": "a", "labels": {"pool": "spot"}}}]}`,
 		"old/service.yml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
@@ -56,6 +61,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
+	writeAnonymized(t, in("anonymized"))
 	cases := map[string]struct {
 		args     []string
 		stdin    string
@@ -81,6 +87,14 @@ func TestLint(t *testing.T) {
 		"no such file":                {[]string{"-f", in("nowhere")}, "", 2, "", "nowhere"},
 		"no manifests":                {nil, "", 2, "", "name manifests with -f"},
 		"a wrong configuration":       {[]string{"-f", in("good"), "--config", in("config.yaml")}, "", 2, "", "unknown"},
+		"a queue of a snapshot":       {[]string{"-f", in("local.yaml"), "--snapshot", in("good")}, "", 0, "1 object checked: 0 errors", ""},
+		"no queue of a snapshot":      {[]string{"-f", in("local.yaml"), "--snapshot", in("other.yaml")}, "", 1, "there is no ClusterQueue ml", "1 error"},
+		"nodes of a snapshot":         {[]string{"-f", in("flavor.yaml"), "--snapshot", in("nodes.json")}, "", 0, "none of the 1 nodes has the labels pool=spot", ""},
+		"nodes besides a snapshot":    {[]string{"-f", in("flavor.yaml"), "--snapshot", in("nodes.json"), "--nodes", in("spot.json")}, "", 0, "0 warnings", ""},
+		"a snapshot from a stream":    {[]string{"-f", in("local.yaml"), "--snapshot", "-"}, emptyQueue, 0, "0 errors", ""},
+		"two streams":                 {[]string{"-f", "-", "--snapshot", "-"}, emptyQueue, 2, "", "standard input can be read only once"},
+		"no such snapshot":            {[]string{"-f", in("good"), "--snapshot", in("nowhere")}, "", 2, "", "nowhere"},
+		"an anonymized snapshot":      {[]string{"-f", in("good"), "--snapshot", in("anonymized")}, "", 2, "", "are pseudonyms"},
 		"a fix of standard input":     {[]string{"-f", "-", "--fix"}, emptyQueue, 2, "", "--fix needs files"},
 		"a fix":                       {[]string{"-f", in("old"), "--fix"}, "", 0, "old/flavor.yaml (1 object)\nskipped: Service web", ""},
 	}
@@ -101,6 +115,19 @@ func TestLint(t *testing.T) {
 	}
 	if text, err := os.ReadFile(in("old/flavor.yaml")); err != nil || !strings.HasPrefix(string(text), "apiVersion: kueue.x-k8s.io/v1beta2 # old\n") {
 		t.Errorf("the fixed file is %q, %v", text, err)
+	}
+}
+
+// writeAnonymized writes a snapshot without names.
+func writeAnonymized(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := &snapshot.Snapshot{TakenAt: time.Unix(1, 0)}
+	create := func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(dir, name)) }
+	if err := s.Write(create, snapshot.NewAnonymizer()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -19,8 +19,12 @@ type Flags struct {
 
 // Add adds the flag to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Path, "snapshot", "",
-		"answer about a snapshot (a directory or an archive of tranche snapshot) or about manifests (a directory, a file in YAML or JSON) instead of the cluster; - for standard input")
+	f.AddAs(cmd, "answer about a snapshot (a directory or an archive of tranche snapshot) or about manifests (a directory, a file in YAML or JSON) instead of the cluster; - for standard input")
+}
+
+// AddAs adds the flag to a command with another description.
+func (f *Flags) AddAs(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&f.Path, "snapshot", "", usage)
 }
 
 // Read reads the snapshot, and prints what is missing from it. Manifests count as taken now. Errors are bad input.
