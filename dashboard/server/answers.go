@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,7 +76,7 @@ func (s *server) queue(r *http.Request, _ *access.Session) (answerer, error) {
 	return func(v dashboard.Viewer) (any, error) {
 		var answer dashboard.QueueAnswer
 		isThere := false
-		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Queue(v, name, time.Now()) })
+		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.Queue(v, name, s.now()) })
 		if !isThere {
 			return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
 		}
@@ -141,7 +140,7 @@ func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, err
 	}
 	objects, err := s.JobSet(r.Context(), key)
 	return func(v dashboard.Viewer) (answer any, err error) {
-		s.Store.Use(func(m *dashboard.Model) { answer = m.JobSet(v, objects, time.Now()) })
+		s.Store.Use(func(m *dashboard.Model) { answer = m.JobSet(v, objects, s.now()) })
 		return answer, nil
 	}, err
 }

@@ -37,6 +37,8 @@ type Config struct {
 	Gate *access.Gate
 	// About describes what is served.
 	About func() About
+	// Now returns the time for which answers are. Nil stands for the clock.
+	Now func() time.Time
 	// Page has the files of the page.
 	Page fs.FS
 	// Hosts are the values of the header Host that are served. All are served if it is empty.
@@ -54,6 +56,8 @@ type About struct {
 	// Source is the cluster, as a kubeconfig names it, and User its user.
 	Source string `json:"source,omitempty"`
 	User   string `json:"user,omitempty"`
+	// TakenAt is when the snapshot was taken that is shown. It is zero if a cluster is shown as it is now.
+	TakenAt time.Time `json:"takenAt,omitzero"`
 	// CanSignOut is true if the user has signed in on the page.
 	CanSignOut bool `json:"canSignOut,omitempty"`
 	// IsSynced is true if all objects have been read once.
@@ -66,7 +70,10 @@ type About struct {
 
 // New returns a handler.
 func New(config *Config) http.Handler {
-	s := &server{Config: config, signInPolicy: signInPolicy()}
+	s := &server{Config: config, signInPolicy: signInPolicy(), now: config.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/about", s.answer(s.about))
 	api.HandleFunc("GET /api/v1/namespaces", s.answer(s.namespaces))
@@ -93,6 +100,7 @@ func New(config *Config) http.Handler {
 type server struct {
 	*Config
 	signInPolicy string
+	now          func() time.Time
 }
 
 // protect refuses requests that a page of another site may have sent, and sets the headers that limit what the page can do.

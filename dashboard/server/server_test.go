@@ -83,6 +83,22 @@ func pendingStore(count int) *server.Store {
 	return store
 }
 
+// The page shows a snapshot as of the time when it was taken.
+func TestSnapshot(t *testing.T) {
+	taken := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	url := start(t, pendingStore(1), func(c *server.Config) {
+		c.Now = func() time.Time { return taken }
+		c.About = func() server.About { return server.About{TakenAt: taken, IsSynced: true} }
+	})
+	for path, want := range map[string]string{
+		"about": `"takenAt":"2026-03-01T12:00:00Z"`, "queues/q": fmt.Sprintf(`"times":[%d]`, taken.Unix()), "jobsets/team/js": `"now":"2026-03-01T12:00:00Z"`,
+	} {
+		if status, body, _ := get(t, url+"/api/v1/"+path); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: status %d, %s, want %s", path, status, body, want)
+		}
+	}
+}
+
 // A browser gets pages of ten thousand pending quota Workloads, never all.
 func TestTenThousandPending(t *testing.T) {
 	const count = 10_000

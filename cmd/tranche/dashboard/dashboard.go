@@ -16,18 +16,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
-	"github.com/tranche-dev/tranche/cmd/tranche/explain"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
-	model "github.com/tranche-dev/tranche/dashboard"
-	"github.com/tranche-dev/tranche/dashboard/live"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/dashboard/page"
 	"github.com/tranche-dev/tranche/dashboard/server"
 )
@@ -47,6 +40,7 @@ const (
 
 type flags struct {
 	query.Flags
+	snapshot   snapshotfile.Flags
 	namespaces []string
 	port       int
 }
@@ -61,8 +55,9 @@ func NewCommand(version string) *cobra.Command {
 			"JobSet over time. The page is served on " + loopback + " only, changes nothing, and shows what the user of the kubeconfig may read: the\n" +
 			"ClusterRole tranche-dashboard-viewer grants all that it can show. If the user may not read all namespaces, it shows the namespace of the\n" +
 			"kubeconfig, or those that --namespace names. The printed URL has a token, without which other users of the machine get no answer.\n\n" +
-			"Exit codes: 0 it was stopped by a signal, 1 the API server did not answer or the port is in use, 2 bad flags.",
-		Example: "  tranche dashboard\n  tranche dashboard -n team-a -n team-b --port 8080",
+			"With --snapshot, the page shows a snapshot of a cluster as of the time when it was taken, without the cluster.\n\n" +
+			"Exit codes: 0 it was stopped by a signal, 1 the API server did not answer or the port is in use, 2 bad flags, or a snapshot that is not readable.",
+		Example: "  tranche dashboard\n  tranche dashboard -n team-a -n team-b --port 8080\n  tranche dashboard --snapshot cluster.tar.gz   # offline",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return exitcode.AsBadInput(err)
@@ -73,22 +68,28 @@ func NewCommand(version string) *cobra.Command {
 			if f.port < 0 || f.port > maxPort {
 				return exitcode.AsBadInput(fmt.Errorf("--port is %d: it must be from 1 to %d, or 0 for a free port", f.port, maxPort))
 			}
-			return f.run(cmd.Context(), cmd.OutOrStdout())
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	f.AddKubeconfig(cmd)
 	cmd.Flags().StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespace to show; may be repeated; defaults to all that the user may read")
+	f.snapshot.Add(cmd)
+	for _, other := range []string{"kubeconfig", "namespace"} {
+		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
+	}
 	cmd.Flags().IntVar(&f.port, "port", 0, "port on "+loopback+"; 0 takes a free one")
 	return cmd
 }
 
 // run serves until the context is done.
-func (f *flags) run(ctx context.Context, out io.Writer) error {
+func (f *flags) run(ctx context.Context, in io.Reader, out, warnings io.Writer) error {
 	// The page shows what cannot be read; the log of client-go would show it on the terminal once a second.
 	klog.SetLogger(logr.Discard())
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	store := server.NewStore()
-	feed, about, err := f.connect(store)
+	from, err := f.source(ctx, store, in, warnings)
 	if err != nil {
 		return err
 	}
@@ -109,83 +110,20 @@ func (f *flags) run(ctx context.Context, out io.Writer) error {
 	// loopback themselves (RFC 6761).
 	host := strings.ToLower(rand.Text()) + ".localhost:" + port
 	token := rand.Text()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	asker, err := explain.NewAsker(f.Flags, horizon)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
 	handler := server.New(&server.Config{
-		Store: store, JobSet: jobSetReader(ctx, feed, asker, store), Page: files, Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port,
-		About: func() server.About {
-			current := feed.About()
-			current.Version, current.Source, current.User = about.Version, about.Source, about.User
-			return current
-		},
+		Store: store, JobSet: from.jobSet, Now: from.now, Page: files, Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port, About: from.about,
 	})
 	reading := make(chan error, 1)
 	go func() {
 		defer stop()
-		reading <- feed.Run(ctx)
+		reading <- from.follow(ctx)
 	}()
-	if _, err := fmt.Fprintf(out, "Dashboard of %s: http://%s/?token=%s\nPress Ctrl+C to stop.\n", about.Source, host, token); err != nil {
+	if _, err := fmt.Fprintf(out, "Dashboard of %s: http://%s/?token=%s\nPress Ctrl+C to stop.\n", from.about().Source, host, token); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	err = serve(ctx, listener, handler)
 	stop()
 	return errors.Join(err, <-reading)
-}
-
-// jobSetReader returns a function that reads a JobSet, and adds what the verb explain finds about it. The context is that of the program.
-func jobSetReader(
-	program context.Context, feed *live.Feed, asker *explain.Asker, store *server.Store,
-) func(context.Context, types.NamespacedName) (*model.JobSetObjects, error) {
-	e := newExplainer(func(ctx context.Context, key types.NamespacedName) (*explanation, error) {
-		report, err := asker.JobSet(ctx, key)
-		return &explanation{report, asker.TakenAt()}, err
-	}, func() { store.Use((*model.Model).Touch) })
-	return func(ctx context.Context, key types.NamespacedName) (*model.JobSetObjects, error) {
-		objects, err := feed.JobSet(ctx, key)
-		if err == nil {
-			e.add(program, objects)
-		}
-		return objects, err
-	}
-}
-
-// connect returns the feed of a cluster, and how the kubeconfig names the cluster.
-func (f *flags) connect(store *server.Store) (*live.Feed, *server.About, error) {
-	loader, config, err := query.LoadKubeconfig(f.Kubeconfig, f.Version)
-	if err != nil {
-		return nil, nil, err
-	}
-	namespace, _, err := loader.Namespace()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the namespace of kubeconfig %q: %w", f.Kubeconfig, err)
-	}
-	scheme, err := query.NewScheme()
-	if err != nil {
-		return nil, nil, err
-	}
-	// A handful of watches and one request for each opened JobSet need no throttling by the client.
-	config.QPS = -1
-	reader, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	plain := rest.CopyConfig(config)
-	plain.GroupVersion, plain.NegotiatedSerializer = &visibility.SchemeGroupVersion, serializer.NewCodecFactory(scheme).WithoutConversion()
-	raw, err := rest.UnversionedRESTClientFor(plain)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	about := &server.About{Version: f.Version, Source: config.Host}
-	if names, err := loader.RawConfig(); err == nil {
-		if current := names.Contexts[names.CurrentContext]; current != nil {
-			about.Source, about.User = current.Cluster, current.AuthInfo
-		}
-	}
-	return live.New(&live.Config{Client: reader, Raw: raw, Namespaces: f.namespaces, Fallback: namespace}, store), about, nil
 }
 
 // listen opens the port.

@@ -28,6 +28,8 @@ type explainer struct {
 	explain func(ctx context.Context, key types.NamespacedName) (*explanation, error)
 	// changed lets pages ask again.
 	changed func()
+	// isFixed is true if explanations do not change: they are those of a snapshot.
+	isFixed bool
 
 	mu     sync.Mutex
 	isBusy bool
@@ -81,7 +83,7 @@ func (e *explainer) last(ctx context.Context, key types.NamespacedName) *attempt
 	if known, isKnown := e.known.Get(key); isKnown {
 		last, _ = known.(*attempt)
 	}
-	if !e.isBusy && (last == nil || time.Now().After(last.renewAt)) {
+	if !e.isBusy && (last == nil || !e.isFixed && time.Now().After(last.renewAt)) {
 		e.isBusy = true
 		go e.find(ctx, key)
 	}

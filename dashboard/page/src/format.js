@@ -33,8 +33,17 @@ export function duration(seconds) {
   }
 }
 
+// The page shows a cluster as of now, or a snapshot as of when it was taken.
+let taken;
+
+export function showAsOf(time) {
+  taken = time;
+}
+
+const present = () => (taken ? new Date(taken) : new Date());
+
 export function ago(time) {
-  return time ? duration((Date.now() - new Date(time)) / 1000) : "–";
+  return time ? duration((present() - new Date(time)) / 1000) : "–";
 }
 
 export function clock(time) {
@@ -44,7 +53,7 @@ export function clock(time) {
 // minute formats a time without seconds, and without the day if it is today.
 export function minute(time) {
   const t = new Date(time);
-  const day = t.toDateString() === new Date().toDateString() ? {} : { day: "2-digit", month: "short" };
+  const day = t.toDateString() === present().toDateString() ? {} : { day: "2-digit", month: "short" };
   return t.toLocaleString("en-GB", { hour: "2-digit", minute: "2-digit", ...day });
 }
 
@@ -60,7 +69,7 @@ export function startText(start) {
     return { text: "–", title: "The start was not predicted" };
   }
   const both = [["about", start.about], ["by", start.by]].filter(([, time]) => time);
-  const isOverdue = both.every(([, time]) => new Date(time) < Date.now());
+  const isOverdue = both.every(([, time]) => new Date(time) < present());
   return {
     text: both.map(([word, time]) => `${word} ${minute(time)}`).join(", ") + (isOverdue ? ", overdue" : ""),
     title: both.map(([word, time]) => `${word} ${time}`).join(", ") + (start.by ? "; by: if all stages run to their limits" : ""),

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { signOut, useAnswer, useChanges } from "./api.js";
+import { clock, showAsOf } from "./format.js";
 import { JobSet } from "./jobset.jsx";
 import { JobSets } from "./jobsets.jsx";
 import { Queue } from "./queue.jsx";
@@ -72,6 +73,7 @@ function App() {
   const [theme, setTheme] = useTheme();
   const answer = useAnswer("about", tick);
   const about = answer.data || {};
+  showAsOf(about.takenAt);
   const [kind = "queues", ...names] = route.parts;
   const place = route.parts.join("/");
   const shown = useRef(place);
@@ -96,13 +98,14 @@ function App() {
           <a href={to(["jobsets"])} aria-current={kind === "jobsets" ? "page" : undefined}>JobSets</a>
         </nav>
         <Search />
-        <span id="live" role="status" class={live ? "live" : "stale"}>{live ? (about.synced ? "live" : "reading…") : "not connected"}</span>
+        <span id="live" role="status" class={!live ? "stale" : about.takenAt ? "quiet" : "live"}>{live ? (about.takenAt ? "snapshot" : about.synced ? "live" : "reading…") : "not connected"}</span>
         <label>Theme <select id="theme" value={theme} onChange={(e) => setTheme(e.currentTarget.value)}>{themes.map((t) => <option key={t}>{t}</option>)}</select></label>
         {about.canSignOut && <button id="sign-out" onClick={signOut}>Sign out</button>}
       </header>
       <Namespaces />
       <main id="main" tabIndex={-1}>
         {answer.error && <p class="error" role="alert">{answer.error}</p>}
+        {about.takenAt && <p class="notice">This is a snapshot, taken at <time datetime={about.takenAt} title={about.takenAt}>{clock(about.takenAt)}</time>. All ages and expected starts are as of then.</p>}
         <Gaps about={about} />
         <View route={route} tick={tick} about={about} theme={theme} />
       </main>
