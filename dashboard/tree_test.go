@@ -200,3 +200,27 @@ func TestRetain(t *testing.T) {
 		t.Errorf("rows: %v", got)
 	}
 }
+
+// TestShares: rows have the weighted share of fair sharing that the status reports, and the weight, which is 1 by default.
+func TestShares(t *testing.T) {
+	cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Status: kueue.CohortStatus{FairSharing: &kueue.FairSharingStatus{WeightedShare: 120}}}
+	heavy, light, without := clusterQueue("heavy", "c", "8"), clusterQueue("light", "c", "8"), clusterQueue("without", "c", "8")
+	heavy.Spec.FairSharing = &kueue.FairSharing{Weight: new(resource.MustParse("2500m"))}
+	heavy.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: 40}
+	light.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: 0}
+	m := dashboard.New()
+	for _, o := range []metav1.Object{cohort, heavy, light, without} {
+		m.Observe(o)
+	}
+	got := map[string]string{}
+	for _, row := range m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, dashboard.Window{}).Items {
+		got[row.Name] = "none"
+		if row.Share != nil && row.Weight != nil {
+			got[row.Name] = fmt.Sprintf("%d at weight %g", *row.Share, *row.Weight)
+		}
+	}
+	want := map[string]string{"c": "120 at weight 1", "heavy": "40 at weight 2.5", "light": "0 at weight 1", "without": "none"}
+	if !maps.Equal(got, want) {
+		t.Errorf("shares %v, want %v", got, want)
+	}
+}
