@@ -243,6 +243,20 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(complete("pending", "--cluster-queue", t.clusterQueue.Name)).To(HaveExactElements(t.clusterQueue.Name, ":4"))
 		Expect(complete("pending", "-o", "")).To(HaveExactElements("text", "wide", "json", "yaml", ":4"))
 		Expect(complete("explain", "w1")).To(HaveExactElements("w1", ":4"))
+		Expect(complete("explain", "workload/w1")).To(HaveExactElements("workload/w1", ":4"))
+		Expect(complete("snapshot", "-n", t.namespace)).To(HaveExactElements(t.namespace, ":4"))
+		Expect(complete("dashboard", "-n", t.namespace)).To(HaveExactElements(t.namespace, ":4"))
+		for _, verb := range []string{"takeover", "hand-back"} {
+			args := func(words ...string) *exec.Cmd {
+				return exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append([]string{"__complete", verb, "--kubeconfig", env.AdminKubeconfig}, words...)...)
+			}
+			out, err := args(t.clusterQueue.Name).Output()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Fields(string(out))).To(HaveExactElements(t.clusterQueue.Name, ":4"))
+			out, err = args(t.clusterQueue.Name, t.clusterQueue.Name).Output()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Fields(string(out))).To(HaveExactElements(":4"), "it is named already")
+		}
 
 		w1 := strings.Join([]string{
 			"Workload " + t.namespace + "/w1",

@@ -74,6 +74,7 @@ func NewCommand(version string) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.AsBadInput(err) })
 	f.AddKubeconfig(cmd)
 	cmd.Flags().StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespace to show; may be repeated; defaults to all that the user may read")
+	f.CompleteFlag(cmd, "namespace", query.Namespaces)
 	f.snapshot.Add(cmd)
 	for _, other := range []string{"kubeconfig", "namespace"} {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)

@@ -82,7 +82,7 @@ func NewCommand(version string) *cobra.Command {
 	f.Add(cmd)
 	f.snapshot.Add(cmd)
 	f.format.Add(cmd, output.JSON, output.YAML)
-	cmd.ValidArgsFunction = f.Complete(query.JobSets, query.Workloads)
+	cmd.ValidArgsFunction = f.completeName
 	f.watch.Add(cmd)
 	for _, other := range []string{"kubeconfig", "watch"} {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
@@ -161,6 +161,21 @@ func parseName(text string) (subjectName, error) {
 		return of, fmt.Errorf("%q names the kind %q: only a jobset, a job or a workload can be explained", text, kind)
 	}
 	return of, nil
+}
+
+// completeName completes the name of a JobSet or a quota Workload, or a word KIND/NAME.
+func (f *flags) completeName(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	kinds := map[string]query.Kind{jobKind: query.Jobs, jobSetKind: query.JobSets, workloadKind: query.Workloads}
+	kind, rest, _ := strings.Cut(begin, "/")
+	of, err := parseName(begin)
+	if err != nil || of.Kind == "" {
+		return f.Complete(query.JobSets, query.Workloads)(cmd, args, begin)
+	}
+	names, directive := f.Complete(kinds[of.Kind])(cmd, args, rest)
+	for i := range names {
+		names[i] = kind + "/" + names[i]
+	}
+	return names, directive
 }
 
 // A subject is what is explained: a quota Workload, or a JobSet or a Job and its quota Workloads.

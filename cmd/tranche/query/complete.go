@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,16 +35,25 @@ var (
 	ClusterQueues = Kind{kueue.SchemeGroupVersion.WithKind("ClusterQueue"), false}
 	LocalQueues   = Kind{kueue.SchemeGroupVersion.WithKind("LocalQueue"), true}
 	Workloads     = Kind{kueue.SchemeGroupVersion.WithKind("Workload"), true}
+	Jobs          = Kind{batchv1.SchemeGroupVersion.WithKind("Job"), true}
 	JobSets       = Kind{jobset.GroupVersion.WithKind("JobSet"), true}
 )
 
 // Complete returns a function that completes a word with the names of objects: it lists them on the selected cluster, in the selected namespace,
 // with the rights of the user. It completes only the first argument of a command.
 func (f *Flags) Complete(kinds ...Kind) cobra.CompletionFunc {
+	complete := f.CompleteEach(kinds...)
 	return func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return complete(cmd, args, begin)
+	}
+}
+
+// CompleteEach is like Complete, but completes every argument, with names that the other arguments do not have.
+func (f *Flags) CompleteEach(kinds ...Kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := f.Connect()
 		if err != nil {
 			cobra.CompError(err.Error())
@@ -59,7 +69,7 @@ func (f *Flags) Complete(kinds ...Kind) cobra.CompletionFunc {
 			}
 			names = append(names, found...)
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, begin) })
+		names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, begin) || slices.Contains(args, name) })
 		slices.Sort(names)
 		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 	}

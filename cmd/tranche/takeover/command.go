@@ -29,6 +29,7 @@ type flags struct {
 }
 
 func (f *flags) add(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = f.CompleteEach(query.ClusterQueues)
 	f.AddKubeconfig(cmd)
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, and change nothing")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
