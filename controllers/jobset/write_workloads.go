@@ -42,7 +42,7 @@ func (r *Reconciler) createWorkloads(ctx context.Context, s *jobsetstate.Snapsho
 		}
 	}
 	if len(w.CreateWorkloads) > 0 && len(s.Owned.Workloads) == 0 {
-		r.config.Metrics.WorkloadsCreated(s.JobSet, time.Now())
+		r.config.Metrics.WorkloadsCreated("JobSet", s.JobSet, time.Now())
 		if s.Whole != "" {
 			events.AdmittedWhole(s.Whole).Emit(r.config.Recorder, s.JobSet)
 		}

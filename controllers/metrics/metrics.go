@@ -155,11 +155,11 @@ func (m *Metrics) Preempted(preemptingClusterQueue, reason string) {
 	m.preempted.WithLabelValues(preemptingClusterQueue, reason, m.replica.role()).Inc()
 }
 
-// WorkloadsCreated records how long after the creation of a JobSet its quota Workloads were created. If the spec of the JobSet has changed since,
-// the cause of the delay is unknown.
-func (m *Metrics) WorkloadsCreated(js client.Object, at time.Time) {
-	if js.GetGeneration() <= 1 {
-		observe(m.creationLatency, at.Sub(js.GetCreationTimestamp().Time), "JobSet", m.replica.role())
+// WorkloadsCreated records how long after the creation of an object of a kind (a JobSet, a Job, or the last pod of a gang) its quota Workloads were
+// created. If the spec of the object has changed since, the cause of the delay is unknown.
+func (m *Metrics) WorkloadsCreated(kind string, object client.Object, at time.Time) {
+	if object.GetGeneration() <= 1 {
+		observe(m.creationLatency, at.Sub(object.GetCreationTimestamp().Time), kind, m.replica.role())
 	}
 }
 

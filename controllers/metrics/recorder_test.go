@@ -389,11 +389,11 @@ func TestIdleQuota(t *testing.T) {
 // TestDurationsOfOtherControllers covers the histograms that the controllers of JobSets and of gangs record.
 func TestDurationsOfOtherControllers(t *testing.T) {
 	l := newLife("timed", metrics.Replica{Elected: elected()})
-	js := &kueue.Workload{} // an object with a time and a generation
-	js.CreationTimestamp, js.Generation = metav1.NewTime(l.clock), 1
-	l.metrics.WorkloadsCreated(js, l.clock.Add(2*time.Second))
-	js.Generation = 2
-	l.metrics.WorkloadsCreated(js, l.clock.Add(time.Hour))
+	job := &kueue.Workload{} // an object with a time and a generation
+	job.CreationTimestamp, job.Generation = metav1.NewTime(l.clock), 1
+	l.metrics.WorkloadsCreated("Job", job, l.clock.Add(2*time.Second))
+	job.Generation = 2
+	l.metrics.WorkloadsCreated("Job", job, l.clock.Add(time.Hour))
 
 	gang := &kueue.Workload{}
 	l.metrics.Ungated(gang, l.clock)
@@ -421,7 +421,7 @@ func TestDurationsOfOtherControllers(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"kueue_workload_creation_latency_seconds":   "job_kind=JobSet replica_role=standalone: 1 in 2s",
+		"kueue_workload_creation_latency_seconds":   "job_kind=Job replica_role=standalone: 1 in 2s",
 		"kueue_pod_scheduling_gate_removal_seconds": "cluster_queue=timed is_group=true name=kueue.x-k8s.io/admission replica_role=standalone: 1 in 3s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

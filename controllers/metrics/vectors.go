@@ -104,7 +104,7 @@ func newKueueVectors(all *catalogue) kueueVectors {
 		evictionLatency: all.histogram("kueue_workload_eviction_latency_seconds",
 			"Time from the eviction of a quota Workload until its quota was released.", seconds(14), ofQueue("reason")),
 		creationLatency: all.histogram("kueue_workload_creation_latency_seconds",
-			"Time from the creation of a JobSet until all its quota Workloads were created. Not recorded if the spec of the JobSet has changed before.",
+			"Time from the creation of a JobSet, a queued Job or the last pod of a gang until all its quota Workloads were created. Not recorded if its spec has changed before.",
 			prometheus.ExponentialBuckets(0.01, 2, 11), []string{"job_kind", "replica_role"}),
 		ungating: all.histogram("kueue_pod_scheduling_gate_removal_seconds",
 			"Time from the admission of a gang until a scheduling gate of one of its pods was removed.", nil,

@@ -81,6 +81,9 @@ func (r *Reconciler) create(ctx context.Context, s *snapshot, step *podgang.Step
 			return err
 		}
 	}
+	if pods := s.Gang.Pods; len(step.Create) > 0 && len(s.Workloads) == 0 && len(pods) > 0 {
+		r.config.Metrics.WorkloadsCreated("Pod", pods[len(pods)-1], time.Now())
+	}
 	return nil
 }
 

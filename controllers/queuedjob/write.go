@@ -51,6 +51,8 @@ func (r *Reconciler) create(ctx context.Context, s *queuedjob.Snapshot, w *queue
 	switch {
 	case err == nil && w.Create.Labels[apis.GrowthLabel] != "":
 		events.JobGrows(w.Create.Spec.PodSets[0].Count).EmitAbout(r.config.Recorder, s.Job, w.Create)
+	case err == nil:
+		r.config.Metrics.WorkloadsCreated("Job", s.Job, time.Now())
 	case apierrors.IsAlreadyExists(err):
 		return r.explainExisting(ctx, s, w)
 	case apply.IsRefusal(err):

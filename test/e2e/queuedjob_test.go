@@ -98,6 +98,9 @@ var _ = Describe("A queued Job", func() {
 		t := newTeam(ctx, "100", "4")
 		Expect(env.Admin.Create(ctx, t.newJob("first", 2, "2"))).To(Succeed())
 		t.expectJob(ctx, "first", "ready")
+		body, err := testenv.ReadMetrics(ctx, manager.Metrics)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(body).To(MatchRegexp(`kueue_workload_creation_latency_seconds_count\{job_kind="Job",replica_role="standalone"\} [1-9]`))
 		second := t.newJob("second", 2, "1")
 		second.Spec.Suspend = new(true) // as users of Kueue submit Jobs
 		second.Labels["kueue.x-k8s.io/max-exec-time-seconds"] = "600"

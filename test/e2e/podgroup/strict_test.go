@@ -39,6 +39,7 @@ var _ = Describe("A gang of Coscheduling", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(body).To(ContainSubstring(`kueue_pod_scheduling_gate_removal_seconds_count{cluster_queue="` + t.name +
 			`",is_group="true",name="kueue.x-k8s.io/admission",replica_role="standalone"} 5`))
+		Expect(body).To(MatchRegexp(`kueue_workload_creation_latency_seconds_count\{job_kind="Pod",replica_role="standalone"\} [1-9]`))
 		workloads := t.workloads(ctx, Default)
 		Expect(workloads).To(HaveLen(1))
 		Expect(workloads[0].Spec.PodSets).To(HaveLen(2))
