@@ -338,3 +338,46 @@ func toUnstructured(object client.Object) *unstructured.Unstructured {
 	Expect(env.adminClient.Scheme().Convert(object, u, nil)).To(Succeed())
 	return u
 }
+
+var _ = Describe("The previous version of Kueue's API", func() {
+	DescribeTable("is served for kinds that have not changed", func(ctx SpecContext, kind string, fields map[string]any) {
+		written := &unstructured.Unstructured{Object: fields}
+		written.SetAPIVersion("kueue.x-k8s.io/v1beta1")
+		written.SetKind(kind)
+		written.SetGenerateName("previous-")
+		Expect(env.adminClient.Create(ctx, written)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, written)).To(Succeed()) })
+		read := &unstructured.Unstructured{}
+		read.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind(kind))
+		Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(written), read)).To(Succeed())
+		for name, value := range fields {
+			if name != "apiVersion" && name != "metadata" {
+				Expect(read.Object).To(HaveKeyWithValue(name, value), "nothing is lost")
+			}
+		}
+	},
+		Entry("ResourceFlavors", "ResourceFlavor", map[string]any{"spec": map[string]any{
+			"nodeLabels": map[string]any{"pool": "spot"}, "nodeTaints": []any{map[string]any{"key": "spot", "value": "true", "effect": "NoSchedule"}},
+			"tolerations": []any{map[string]any{"key": "gpu", "operator": "Exists"}},
+		}}),
+		Entry("WorkloadPriorityClasses", "WorkloadPriorityClass", map[string]any{"value": int64(7), "description": "urgent"}),
+	)
+
+	It("is subject to the policies of the other version", func(ctx SpecContext) {
+		topology := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"levels": []any{map[string]any{"nodeLabel": "rack"}}}}}
+		topology.SetAPIVersion("kueue.x-k8s.io/v1beta1")
+		topology.SetKind("Topology")
+		topology.SetName("previous")
+		Expect(env.adminClient.Create(ctx, topology)).To(MatchError(ContainSubstring("a Topology has no effect")))
+	})
+
+	DescribeTable("is not served for kinds that would lose fields", func(ctx SpecContext, kind string) {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion("kueue.x-k8s.io/v1beta1")
+		o.SetKind(kind)
+		o.SetGenerateName("previous-")
+		Expect(env.adminClient.Create(ctx, o)).To(MatchError(ContainSubstring("no matches for kind")))
+	},
+		Entry("ClusterQueues", "ClusterQueue"), Entry("AdmissionChecks", "AdmissionCheck"), Entry("Cohorts", "Cohort"),
+	)
+})

@@ -55,7 +55,9 @@ func run(root string) error {
 				"admissionchecks", "clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies",
 				"workloadpriorityclasses", "workloads",
 			},
-			adapt: addColumns,
+			adapt: func(crd *apiextensionsv1.CustomResourceDefinition) error {
+				return errors.Join(addColumns(crd), servePrevious(crd))
+			},
 		},
 		{
 			module: "sigs.k8s.io/jobset", bases: "config/components/crd/bases/jobset.x-k8s.io", version: "v1alpha2",
@@ -180,7 +182,7 @@ func (s source) write(from, to string) error {
 	return os.WriteFile(to, append(fmt.Appendf(nil, header, s.module), rendered...), 0o644) // #nosec G306 -- part of the work tree
 }
 
-// keepVersion makes the version the only one, so that nothing is left to convert.
+// keepVersion makes the version the only one, so that nothing has to be converted by a webhook.
 func keepVersion(crd *apiextensionsv1.CustomResourceDefinition, version string) error {
 	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != version })
 	if len(crd.Spec.Versions) == 0 {
@@ -211,6 +213,24 @@ func writeKustomization(dir string, files []string) error {
 		b.WriteString("  - " + file + "\n")
 	}
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(b.String()), 0o644) // #nosec G306 -- part of the work tree
+}
+
+// previousVersion is the version of Kueue's API before the one that is stored.
+const previousVersion = "v1beta1"
+
+// unchangedKinds lists the kinds whose fields are the same in both versions: docs/decisions/0040-served-versions-of-kueue.md.
+var unchangedKinds = []string{"ResourceFlavor", "Topology", "WorkloadPriorityClass"}
+
+// servePrevious serves the previous version of a kind that is the same in it. No webhook converts: the API server only writes the other apiVersion.
+func servePrevious(crd *apiextensionsv1.CustomResourceDefinition) error {
+	if !slices.Contains(unchangedKinds, crd.Spec.Names.Kind) {
+		return nil
+	}
+	version := crd.Spec.Versions[0].DeepCopy()
+	version.Name, version.Storage, version.Deprecated = previousVersion, false, true
+	version.DeprecationWarning = new(crd.Spec.Group + "/" + previousVersion + " " + crd.Spec.Names.Kind + " is deprecated; write " + crd.Spec.Group + "/" + crd.Spec.Versions[0].Name)
+	crd.Spec.Versions = append(crd.Spec.Versions, *version)
+	return nil
 }
 
 //go:embed columns.yaml
