@@ -24,7 +24,7 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := trace.Replay(arrivals, queues, "", variants(t, "Staged", "Whole")...)
+	report, err := trace.Replay(arrivals, queues, "", variants(t, "Staged+NoCoStart", "Whole")...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,8 +50,19 @@ func settings() []setting {
 			}
 		}})
 	}
+	for _, name := range []string{coStart, noCoStart} {
+		all = append(all, setting{name: name, field: "setting of co-start", isOfStages: true, change: func(s *snapshot.Snapshot) {
+			s.Configuration.CoStart.Enable = new(name == coStart)
+			for _, q := range s.ClusterQueues {
+				delete(q.Annotations, apis.CoStartAnnotation)
+			}
+		}})
+	}
 	return all
 }
+
+// The settings of co-start.
+const coStart, noCoStart = "CoStart", "NoCoStart"
 
 // Policies returns the names of the policies that Variants can have.
 func Policies() []string { return []string{string(replay.Whole), string(replay.Staged)} }

@@ -30,8 +30,8 @@ func variants(t *testing.T, names ...string) []trace.Variant {
 }
 
 // Of 4 GPUs, a holds 2 for 10 minutes, so that large waits. The 1 of small is free, but under StrictFIFO it waits behind large. Then the leaders of p and q
-// fit at once, and after that the workers of neither: only Greedy starts both. Safe starts q
-// when the workers of p have ended, and Reserve when its leader has, too.
+// fit at once, and after that the workers of neither: only Greedy starts both. Safe without co-start starts q when the workers of p have ended. With
+// co-start, and under Reserve, q starts when the leader of p has ended, too.
 func TestVariants(t *testing.T) {
 	arrivals := read(t, `submit,queue,name,stages,run,ready
 0,main,a,2*nvidia.com/gpu=1,10m,
@@ -50,7 +50,8 @@ func TestVariants(t *testing.T) {
 	want := map[string]starts{
 		"Staged":                       {600, 3600},
 		"Staged+Greedy+BestEffortFIFO": {120, 3600},
-		"Staged+Safe":                  {600, 4260},
+		"Staged+Safe+NoCoStart":        {600, 4260},
+		"Staged+Safe+CoStart":          {600, 5400},
 		"Staged+Reserve+StrictFIFO":    {600, 5400},
 		"Whole+BestEffortFIFO":         {120, 5400},
 	}
@@ -78,7 +79,7 @@ func TestBadVariants(t *testing.T) {
 	for name, want := range map[string]string{
 		"":                                 `"" must begin with one of Whole, Staged`,
 		"Greedy":                           `"Greedy" must begin with one of Whole, Staged`,
-		"Staged+":                          `there is no setting "": the settings are BestEffortFIFO, StrictFIFO, Safe, Reserve, Greedy`,
+		"Staged+":                          `there is no setting "": the settings are BestEffortFIFO, StrictFIFO, Safe, Reserve, Greedy, CoStart, NoCoStart`,
 		"Staged+Strict":                    `there is no setting "Strict"`,
 		"Staged+StrictFIFO+BestEffortFIFO": "StrictFIFO and BestEffortFIFO are both a queueing strategy: leave one out",
 		"Staged+Safe+Safe":                 "Safe and Safe are both a stage admission",

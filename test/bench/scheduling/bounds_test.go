@@ -93,7 +93,7 @@ func (b *bound) value(r *trace.Report) (float64, error) {
 
 func TestBreaches(t *testing.T) {
 	report := &trace.Report{}
-	for _, makespan := range []float64{100, 80, 120} {
+	for _, makespan := range []float64{100, 90, 80, 120} {
 		report.Policies = append(report.Policies, trace.Policy{MakespanSeconds: makespan, HeldSeconds: 1, Sizes: []trace.Size{{}}})
 	}
 	limit := func(value float64) *float64 { return &value }

@@ -33,6 +33,7 @@ type policy struct {
 func policies() []policy {
 	return []policy{
 		{name: "Whole", title: "whole JobSets"},
+		{name: "Staged+NoCoStart", title: "staged, without co-start"},
 		{name: "Staged", title: "staged"},
 		{name: "Staged+StrictFIFO", title: "staged, StrictFIFO"},
 	}
