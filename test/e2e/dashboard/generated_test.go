@@ -28,6 +28,12 @@ import (
 // serveObjects serves the page with objects that a control plane would take long to bring about.
 func serveObjects(objects ...metav1.Object) string {
 	GinkgoHelper()
+	return serveAsOf(time.Time{}, objects...)
+}
+
+// serveAsOf is like serveObjects, but shows the objects as a snapshot of a time unless that is zero.
+func serveAsOf(taken time.Time, objects ...metav1.Object) string {
+	GinkgoHelper()
 	store := server.NewStore()
 	jobSets := map[types.NamespacedName]*dashboard.JobSetObjects{}
 	store.Use(func(m *dashboard.Model) {
@@ -46,7 +52,7 @@ func serveObjects(objects ...metav1.Object) string {
 	files, err := page.Files()
 	Expect(err).NotTo(HaveOccurred())
 	s := httptest.NewServer(server.New(&server.Config{
-		Store: store, Page: files, About: func() server.About { return server.About{Version: "v0", IsSynced: true} },
+		Store: store, Page: files, About: func() server.About { return server.About{Version: "v0", IsSynced: true, TakenAt: taken} },
 		JobSet: func(_ context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error) {
 			if of := jobSets[key]; of != nil {
 				return of, nil
@@ -150,6 +156,20 @@ var _ = Describe("The page", func() {
 			"reserved: waiting for AdmissionChecks, or kept for later stages", "Times are in ")
 		open(ctx, url, "queues/stopped")
 		see(ctx, "stopped: HoldAndDrain", "No quota Workload is pending here")
+	}, SpecTimeout(specTimeout))
+
+	It("shows a snapshot as of the time when it was taken", func(ctx SpecContext) {
+		taken := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		js, w := waiting("kept", "q", &jobsetstatus.ExpectedStart{Certainty: jobsetstatus.StartBy, By: taken.Add(time.Hour)})
+		w.CreationTimestamp = metav1.NewTime(taken.Add(-3 * time.Hour))
+		url := serveAsOf(taken, append(queue("q", nil), js, w)...)
+		open(ctx, url, "queues/q")
+		see(ctx, "This is a snapshot, taken at 01 Mar")
+		seeElement(ctx, "#live", "snapshot")
+		seeElement(ctx, `tr:has(a[href$="/kept"]) td`, "3h")
+		var start string
+		Expect(window.Run(ctx, `return document.querySelector('tr:has(a[href$="/kept"]) .start').innerText`, &start)).To(Succeed())
+		Expect(start).To(And(HavePrefix("by "), Not(ContainSubstring("overdue"))), "it was not yet late then")
 	}, SpecTimeout(specTimeout))
 
 	It("says that there is nothing", func(ctx SpecContext) {
