@@ -185,20 +185,29 @@ func assignedOf(queue, gpus string) *kueue.Admission {
 // TestTakeoverObstacles names what keeps Tranche from admitting, and the cure.
 func TestTakeoverObstacles(t *testing.T) {
 	for want, change := range map[string]func(*kueue.ClusterQueue){
-		"":                                     judged,
-		"spec.stopPolicy is None":              func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = nil },
-		"spec.stopPolicy is HoldAndDrain":      func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = new(kueue.HoldAndDrain) },
-		`tranche.dev/engine is "tranche"`:      func(q *kueue.ClusterQueue) { q.Annotations[apis.EngineAnnotation] = "tranche" },
-		`tranche.dev/stop-policy is "Stop"`:    func(q *kueue.ClusterQueue) { q.Annotations[apis.StopPolicyAnnotation] = "Stop" },
-		"spec.concurrentAdmissionPolicy":       func(q *kueue.ClusterQueue) { q.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{} },
-		"AdmissionCheck provisioning":          func(q *kueue.ClusterQueue) { checkedBy("provisioning")(q) },
-		"ResourceFlavor(s) gone do not exist":  func(q *kueue.ClusterQueue) { q.Spec.ResourceGroups[0].Flavors[0].Name = "gone" },
-		"spec.namespaceSelector":               func(q *kueue.ClusterQueue) { q.Spec.NamespaceSelector = brokenSelector() },
-		"has 247 characters, and only 246 fit": func(q *kueue.ClusterQueue) { q.Spec.CohortName = kueue.CohortReference(strings.Repeat("c", 247)) },
-		"parents of Cohorts form a cycle: own": func(q *kueue.ClusterQueue) { q.Spec.CohortName = "own" },
+		"":                        judged,
+		"spec.stopPolicy is None": func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = nil },
+		"spec.stopPolicy is HoldAndDrain, which Tranche does not support": func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = new(kueue.HoldAndDrain) },
+		`tranche.dev/engine is "tranche"`:                                 func(q *kueue.ClusterQueue) { q.Annotations[apis.EngineAnnotation] = "tranche" },
+		`tranche.dev/stop-policy is "Stop"`:                               func(q *kueue.ClusterQueue) { q.Annotations[apis.StopPolicyAnnotation] = "Stop" },
+		"spec.concurrentAdmissionPolicy":                                  func(q *kueue.ClusterQueue) { q.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{} },
+		"AdmissionCheck provisioning":                                     func(q *kueue.ClusterQueue) { checkedBy("provisioning")(q) },
+		"AdmissionCheck elsewhere: ":                                      func(q *kueue.ClusterQueue) { checkedBy("elsewhere")(q) },
+		"remove spec.topologyName from ResourceFlavor(s) racks":           func(q *kueue.ClusterQueue) { q.Spec.ResourceGroups[0].Flavors[0].Name = "racks" },
+		"ResourceFlavor(s) gone do not exist":                             func(q *kueue.ClusterQueue) { q.Spec.ResourceGroups[0].Flavors[0].Name = "gone" },
+		"spec.namespaceSelector":                                          func(q *kueue.ClusterQueue) { q.Spec.NamespaceSelector = brokenSelector() },
+		"has 247 characters, and only 246 fit":                            func(q *kueue.ClusterQueue) { q.Spec.CohortName = kueue.CohortReference(strings.Repeat("c", 247)) },
+		"parents of Cohorts form a cycle: own":                            func(q *kueue.ClusterQueue) { q.Spec.CohortName = "own" },
 	} {
 		b := newBesideKueue(t)
 		b.engine.Apply(admission.CohortObserved{Cohort: &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: kueue.CohortSpec{ParentName: "own"}}})
+		b.engine.Apply(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{
+			ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.ResourceFlavorSpec{TopologyName: new(kueue.TopologyReference("rows"))},
+		}})
+		b.engine.Apply(admission.CheckObserved{AdmissionCheck: &kueue.AdmissionCheck{
+			ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName},
+			Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+		}})
 		b.queue("q", "x: gpu=4", asking, change)
 		tree := b.engine.TakeoverOf("q")
 		if problem := tree.Problem(); want == "" && problem != "" || !strings.Contains(problem, want) {

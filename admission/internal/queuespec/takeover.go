@@ -123,6 +123,8 @@ func (t *Takeover) NotAsked() string {
 		return fmt.Sprintf("metadata.annotations: %s is %q, must be %s or %s", apis.EngineAnnotation, t.Engine, apis.EngineTranche, apis.EngineKueue)
 	case t.Engine != apis.EngineTranche:
 		return fmt.Sprintf("it has no annotation %s: %s; add it, or remove that annotation from the other ClusterQueues of the cohort tree", apis.EngineAnnotation, apis.EngineTranche)
+	case t.StopInKueue == kueue.HoldAndDrain:
+		return "spec.stopPolicy is HoldAndDrain, which Tranche does not support beside Kueue; set it to Hold, and to evict a job set spec.active of its Workload to false"
 	case t.StopInKueue != kueue.Hold:
 		return fmt.Sprintf("spec.stopPolicy is %s, so that Kueue admits in it; set it to %s", t.StopInKueue, kueue.Hold)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -15,17 +16,7 @@ import (
 
 // planTakeover prints what a takeover changes, or what stands in its way.
 func planTakeover(out io.Writer, s *state) error {
-	obstacles := slices.Clone(s.obstacles)
-	if !s.isBeside {
-		obstacles = append(obstacles, "Tranche is not installed beside Kueue: ConfigMap tranche-guards has no kueueManager; install config/beside, with mode: Beside")
-	}
-	if s.kueueVersion != "" && !strings.HasPrefix(s.kueueVersion, supported) {
-		obstacles = append(obstacles, fmt.Sprintf("Kueue's manager has version %s: a takeover relies on what %sx does; install that version", s.kueueVersion, supported))
-	}
-	if err := s.checkMissing("takeover"); err != nil {
-		obstacles = append(obstacles, err.Error())
-	}
-	if len(obstacles) > 0 {
+	if obstacles := s.whyNot(); len(obstacles) > 0 {
 		for _, obstacle := range obstacles {
 			if _, err := fmt.Fprintln(out, "- "+obstacle); err != nil {
 				return err
@@ -51,6 +42,26 @@ func planTakeover(out io.Writer, s *state) error {
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
+}
+
+// whyNot returns all that stands in the way of a takeover.
+func (s *state) whyNot() []string {
+	obstacles := slices.Clone(s.obstacles)
+	if !s.isBeside {
+		obstacles = append(obstacles, "Tranche is not installed beside Kueue: ConfigMap tranche-guards has no kueueManager; install config/beside, with mode: Beside")
+	}
+	if s.kueueVersion != "" && !strings.HasPrefix(s.kueueVersion, supported) {
+		obstacles = append(obstacles, fmt.Sprintf("Kueue's manager has version %s: a takeover relies on what %sx does; install that version", s.kueueVersion, supported))
+	}
+	for _, name := range s.names {
+		if ptr.Deref(s.queues[name].Spec.StopPolicy, kueue.None) == kueue.HoldAndDrain {
+			obstacles = append(obstacles, fmt.Sprintf("ClusterQueue %s: spec.stopPolicy is HoldAndDrain, and would be Hold from then on; wait until its jobs are evicted, and set it to Hold", name))
+		}
+	}
+	if err := s.checkMissing("takeover"); err != nil {
+		obstacles = append(obstacles, err.Error())
+	}
+	return obstacles
 }
 
 // planHandBack prints what handing back changes.
@@ -100,7 +111,7 @@ func (s *state) differences() []string {
 	lines := []string{
 		"as many Workloads are admitted at once as fit, not one for each ClusterQueue in a cycle",
 		"a Workload tries all flavors on each attempt, not those behind the last one",
-		"waitForPodsReady, fairSharing, admissionFairSharing and resources are those of Tranche's configuration",
+		"fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's",
 		"why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive",
 	}
 	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.Preemption != nil }) {

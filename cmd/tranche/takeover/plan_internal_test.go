@@ -2,9 +2,11 @@ package takeover
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -26,6 +28,7 @@ func TestPlanTakeover(t *testing.T) {
 	}{
 		"free":            {func(*state) {}, "- ClusterQueue research: annotation tranche.dev/engine: Tranche, spec.stopPolicy: Hold\n", false},
 		"held":            {func(s *state) { s.queues["research"].Spec.StopPolicy = new(kueue.Hold) }, "annotation tranche.dev/stop-policy: Hold, because it is held", false},
+		"drained":         {func(s *state) { s.queues["research"].Spec.StopPolicy = new(kueue.HoldAndDrain) }, "- ClusterQueue research: spec.stopPolicy is HoldAndDrain", true},
 		"unknown version": {func(s *state) { s.kueueVersion = "" }, "The version of Kueue's manager is not known: it must be v0.19.x", false},
 		"strict":          {func(s *state) { s.queues["research"].Spec.QueueingStrategy = kueue.StrictFIFO }, "the head of a StrictFIFO queue", false},
 		"other version":   {func(s *state) { s.kueueVersion = "v0.18.1" }, "Kueue's manager has version v0.18.1", true},
@@ -37,6 +40,47 @@ func TestPlanTakeover(t *testing.T) {
 		err := planTakeover(&out, stateOf(c.change))
 		if !strings.Contains(out.String(), c.want) || (err != nil) != c.isRefused {
 			t.Errorf("%s: the plan is %q with error %v, want %q", name, out.String(), err, c.want)
+		}
+	}
+}
+
+// TestDifferences lists what differs, and only what can: some lines are about fields that a ClusterQueue may not have.
+func TestDifferences(t *testing.T) {
+	always := []string{
+		"- as many Workloads are admitted at once as fit, not one for each ClusterQueue in a cycle",
+		"- a Workload tries all flavors on each attempt, not those behind the last one",
+		"- fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's",
+		"- why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive",
+	}
+	preemption := "- the quota of a preemptor is reserved until its victims have terminated, and the same Workload is not preempted without end"
+	strict := "- the head of a StrictFIFO queue blocks no other if it can never fit, and does not keep quota that it would have to borrow"
+	checks := "- AdmissionChecks for stage safety are Ready with the admission: stages are admitted only if that is safe"
+	preempts := func(q *kueue.ClusterQueue) { q.Spec.Preemption = &kueue.ClusterQueuePreemption{} }
+	isStrict := func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO }
+	isChecked := func(q *kueue.ClusterQueue) { q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{} }
+	for name, c := range map[string]struct {
+		changes []func(*kueue.ClusterQueue)
+		want    []string
+	}{
+		"plain":      {nil, nil},
+		"preemption": {[]func(*kueue.ClusterQueue){preempts}, []string{preemption}},
+		"strict":     {[]func(*kueue.ClusterQueue){isStrict}, []string{strict}},
+		"checks":     {[]func(*kueue.ClusterQueue){isChecked}, []string{checks}},
+		"all":        {[]func(*kueue.ClusterQueue){preempts, isStrict, isChecked}, []string{preemption, strict, checks}},
+	} {
+		var out strings.Builder
+		s := stateOf(func(s *state) {
+			for _, change := range c.changes {
+				change(s.queues["research"])
+			}
+		})
+		if err := planTakeover(&out, s); err != nil {
+			t.Fatal(err)
+		}
+		_, got, _ := strings.Cut(out.String(), "What will differ:\n")
+		want := slices.Concat(always, c.want, []string{"- more: docs/migrate-from-kueue.md#different"})
+		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(got), "\n")); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
 }
