@@ -5,12 +5,15 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/shadow"
@@ -102,6 +105,34 @@ func TestSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.JobSets.Total != 36 || r.JobSets.Staged != 24 || r.Error.MaxSeconds != 0 {
+		t.Errorf("%+v, error %+v", r.JobSets, r.Error)
+	}
+}
+
+// TestSnapshot reports on the objects that are left at the end of the same day, as text and as YAML.
+func TestSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	day := kueueday.Recorded()
+	err := day.Snapshot(day.Begin.Add(24*time.Hour)).Write(func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(dir, name)) }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, warnings, err := run("", "--snapshot", dir)
+	if err != nil || warnings != "" {
+		t.Fatal(err, warnings)
+	}
+	if want := ": 36 JobSets, 24 with several stages; 36 finished, 0 running, 0 pending.\n"; !strings.Contains(text, want) {
+		t.Errorf("want %q in\n%s", want, text)
+	}
+	ofYAML, _, err := run("", "--snapshot", dir, "-o", "yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report.Report
+	if err := yaml.UnmarshalStrict([]byte(ofYAML), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.JobSets.Total != 36 || r.JobSets.Staged != 24 || r.Error.Compared != 36 {
 		t.Errorf("%+v, error %+v", r.JobSets, r.Error)
 	}
 }
