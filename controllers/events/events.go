@@ -269,6 +269,11 @@ func TakenOver(queues int) Event {
 	return normal("TakenOver", "TakeOver", "Tranche admits in this cohort tree of %d ClusterQueues, and Kueue does not", queues)
 }
 
+// TakenOverUnchecked reports that Tranche admits in a ClusterQueue instead of Kueue, whose version is not known.
+func TakenOverUnchecked(queues int, supported string) Event {
+	return warning("TakenOver", "TakeOver", "Tranche admits in this cohort tree of %d ClusterQueues, and Kueue does not. The version of Kueue's manager is not known: it must be %s", queues, supported)
+}
+
 // HandedBack reports that Tranche no longer admits in a ClusterQueue.
 func HandedBack() Event {
 	return normal("HandedBack", "HandBack", "Tranche no longer admits here. Kueue does as soon as spec.stopPolicy is None")

@@ -99,6 +99,7 @@ func all() []struct {
 		{"ClusterQueue", events.TakenOverInactive("it is being deleted")},
 		{"ClusterQueue", events.TakeoverBlocked("ClusterQueue research: spec.stopPolicy is None, so that Kueue admits in it; set it to Hold")},
 		{"ClusterQueue", events.TakenOver(2)},
+		{"ClusterQueue", events.TakenOverUnchecked(2, "v0.19.x")},
 		{"ClusterQueue", events.HandedBack()},
 		{"ClusterQueue", events.LedgerMismatch("8 nvidia.com/gpu of flavor a100", "quota Workload team-a/train holds 16", "the charge was corrected")},
 	}

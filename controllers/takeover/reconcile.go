@@ -53,27 +53,11 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if since := time.Since(r.settledAt); fmt.Sprint(trees) == r.settled && since < later {
 		return ctrl.Result{RequeueAfter: later - since}, nil
 	}
-	held, err := r.lock.read(ctx)
+	v, err := r.view(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.users == nil {
-		if r.users, err = r.lock.users(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	names := locked(held)
-	writing := map[string]bool{}
-	err = r.config.Runner.Ask(ctx, func(e *admission.Engine) {
-		trees = e.Takeovers()
-		for _, name := range names {
-			writing[name] = e.IsWriting(name)
-		}
-	})
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	step := r.next(held, trees, writing)
+	step := r.next(v.held, v.trees, v.writing)
 	for _, name := range step.lost {
 		r.config.Runner.Observe(admission.QueueReturned{ClusterQueue: name})
 	}
@@ -81,7 +65,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := r.endWaiting(ctx, step.released); err != nil {
 		return ctrl.Result{}, err
 	}
-	err = r.lock.write(ctx, held, step.data)
+	err = r.lock.write(ctx, v.held, step.data)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
@@ -89,18 +73,59 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.take(ctx, step.take)
-	r.tell(trees, step.released)
+	r.tell(v.trees, step.released, v.version)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if step.isMoving {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
-	r.settled, r.settledAt = fmt.Sprint(trees), time.Now()
-	if len(trees) > 0 {
+	r.settled, r.settledAt = v.observed, time.Now()
+	if len(v.trees) > 0 {
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
 	return ctrl.Result{}, nil
+}
+
+// A view is what the next step depends on.
+type view struct {
+	held  *corev1.ConfigMap
+	trees []admission.Takeover
+	// observed renders the trees as the Engine reports them.
+	observed string
+	// writing has the locked ClusterQueues about which a decision is being written.
+	writing map[string]bool
+	// version is that of Kueue's manager, if it is known.
+	version string
+}
+
+func (r *reconciler) view(ctx context.Context) (*view, error) {
+	held, err := r.lock.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.users == nil {
+		if r.users, err = r.lock.users(ctx); err != nil {
+			return nil, err
+		}
+	}
+	v := &view{held: held, writing: map[string]bool{}}
+	if v.version, err = KueueVersion(ctx, r.config.Live, r.users["kueueManager"]); err != nil {
+		return nil, err
+	}
+	names := locked(held)
+	err = r.config.Runner.Ask(ctx, func(e *admission.Engine) {
+		v.trees = e.Takeovers()
+		for _, name := range names {
+			v.writing[name] = e.IsWriting(name)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.observed = fmt.Sprint(v.trees)
+	blockUnlocked(v.trees, names, VersionProblem(v.version))
+	return v, nil
 }
 
 // A step is what to do next.
@@ -268,7 +293,7 @@ func (r *reconciler) endWaiting(ctx context.Context, clusterQueues []string) err
 }
 
 // tell emits an Event for each ClusterQueue whose state has changed.
-func (r *reconciler) tell(trees []admission.Takeover, released []string) {
+func (r *reconciler) tell(trees []admission.Takeover, released []string, version string) {
 	told := map[string]string{}
 	say := func(name, text string, event events.Event) {
 		told[name] = text
@@ -293,6 +318,8 @@ func (r *reconciler) tell(trees []admission.Takeover, released []string) {
 			case len(tree.Inactive[name]) > 0:
 				why := strings.Join(tree.Inactive[name], "; ")
 				say(name, why, events.TakenOverInactive(why))
+			case tree.IsLed() && version == "":
+				say(name, stateLed, events.TakenOverUnchecked(len(tree.ClusterQueues), Supported+"x"))
 			case tree.IsLed():
 				say(name, stateLed, events.TakenOver(len(tree.ClusterQueues)))
 			}

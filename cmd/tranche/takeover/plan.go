@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
 // planTakeover prints what a takeover changes, or what stands in its way.
@@ -34,7 +35,7 @@ func planTakeover(out io.Writer, s *state) error {
 		text.WriteString("\n")
 	}
 	if s.kueueVersion == "" {
-		fmt.Fprintf(&text, "The version of Kueue's manager is not known: it must be %sx.\n", supported)
+		fmt.Fprintf(&text, "The version of Kueue's manager is not known: it must be %sx.\n", takeover.Supported)
 	}
 	text.WriteString("What runs goes on, and what waits keeps its place. What will differ:\n")
 	for _, line := range s.differences() {
@@ -50,8 +51,8 @@ func (s *state) whyNot() []string {
 	if !s.isBeside {
 		obstacles = append(obstacles, "Tranche is not installed beside Kueue: ConfigMap tranche-guards has no kueueManager; install config/beside, with mode: Beside")
 	}
-	if s.kueueVersion != "" && !strings.HasPrefix(s.kueueVersion, supported) {
-		obstacles = append(obstacles, fmt.Sprintf("Kueue's manager has version %s: a takeover relies on what %sx does; install that version", s.kueueVersion, supported))
+	if problem := takeover.VersionProblem(s.kueueVersion); problem != "" {
+		obstacles = append(obstacles, problem)
 	}
 	for _, name := range s.names {
 		if ptr.Deref(s.queues[name].Spec.StopPolicy, kueue.None) == kueue.HoldAndDrain {

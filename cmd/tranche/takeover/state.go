@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
 // A state is what the cluster says about the ClusterQueues that the user names.
@@ -32,9 +31,6 @@ type state struct {
 	isBeside     bool
 	kueueVersion string
 }
-
-// supported is the minor version of Kueue whose behaviour a takeover relies on.
-const supported = "v0.19."
 
 func read(ctx context.Context, c client.Client, names []string) (*state, error) {
 	s := &state{client: c, names: slices.Compact(slices.Sorted(slices.Values(names))), queues: map[string]*kueue.ClusterQueue{}}
@@ -115,30 +111,9 @@ func (s *state) readManagers(ctx context.Context) error {
 	}
 	kueueManager := guards.Data["kueueManager"]
 	s.isBeside = kueueManager != ""
-	// system:serviceaccount:NAMESPACE:NAME
-	parts := strings.Split(kueueManager, ":")
-	if len(parts) != 4 {
-		return nil
-	}
-	var deployments appsv1.DeploymentList
-	if err := s.client.List(ctx, &deployments, client.InNamespace(parts[2])); err != nil {
-		if apierrors.IsForbidden(err) {
-			return nil
-		}
-		return fmt.Errorf("list Deployments of namespace %s: %w", parts[2], err)
-	}
-	for i := range deployments.Items {
-		pod := &deployments.Items[i].Spec.Template.Spec
-		if pod.ServiceAccountName != parts[3] {
-			continue
-		}
-		for k := range pod.Containers {
-			if image, tag, found := strings.Cut(pod.Containers[k].Image[strings.LastIndex(pod.Containers[k].Image, "/")+1:], ":"); found && strings.Contains(image, "kueue") {
-				s.kueueVersion, _, _ = strings.Cut(tag, "@")
-			}
-		}
-	}
-	return nil
+	var err error
+	s.kueueVersion, err = takeover.KueueVersion(ctx, s.client, kueueManager)
+	return err
 }
 
 func (s *state) readLock(ctx context.Context, lock *corev1.ConfigMap) error {
