@@ -23,13 +23,16 @@ import (
 // of stages, and gangs.
 //
 // An answer may differ only where quota is reserved in the memory of the manager, which no object shows: Unshown names these cases, and the answer has
-// it as a note. Even there both have the same queue and priority, and where nothing else is due the same position.
+// it as a note. Even there both have the same queue and priority.
 func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 	compared, noted, differing := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		file := RandomConfiguration(t)
 		text, isRestarted := RandomLimits(t)
-		s := limitedRun(t, text, isRestarted)
+		s := limitedRun(t, text)
+		if isRestarted {
+			s.Course = &durations.Course{Cluster: s.Cluster}
+		}
 		s.Config = scenario.Config{Config: admission.ConfigOf(file), WaitForPodsReady: file.WaitForPodsReady}
 		if err := s.Start(); err != nil {
 			t.Fatal(err)
@@ -76,7 +79,7 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 }
 
 // limitedRun returns a simulation of a scenario of RandomLimits that has not been started.
-func limitedRun(t *rapid.T, text string, isRestarted bool) *simulation {
+func limitedRun(t *rapid.T, text string) *simulation {
 	script, err := scenario.Parse(text)
 	if err != nil {
 		t.Fatal(err)
@@ -86,9 +89,6 @@ func limitedRun(t *rapid.T, text string, isRestarted bool) *simulation {
 		t.Fatal(err)
 	}
 	jobcontrollers.AnswerChecks(s.Cluster, 0)
-	if isRestarted {
-		s.Course = &durations.Course{Cluster: s.Cluster}
-	}
 	for i := range script.Lines {
 		if err := s.schedule(&script.Lines[i]); err != nil {
 			t.Fatal(err)

@@ -34,10 +34,10 @@ func serve(t *testing.T, args ...string) (get func(path string, answer any) int)
 	cmd.SetOut(writer)
 	cmd.SetErr(io.Discard)
 	cmd.SetArgs(args)
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
-		err := cmd.ExecuteContext(ctx)
-		ended <- writer.CloseWithError(err)
+		defer close(ended)
+		_ = writer.CloseWithError(cmd.ExecuteContext(ctx))
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -123,7 +123,7 @@ func (w *queuedWriter) writer() *queuedjob.Writer {
 		Reopen:           one(func(s *queuedjob.Step) error { return w.deleteWorkload(s.Reopen) }),
 		RemoveFinalizers: func(s *queuedjob.Step) error { return each(w.stepWriter, s.RemoveFinalizers, w.removeFinalizer) },
 		DeleteWorkloads: func(s *queuedjob.Step) error {
-			return w.stepWriter.deleteWorkloads(&stages.Step{DeleteWorkloads: s.DeleteWorkloads})
+			return w.deleteWorkloads(&stages.Step{DeleteWorkloads: s.DeleteWorkloads})
 		},
 		// The Jobs of a simulation are not adopted and have no other finalizers, nothing is deleted after a while, and no user reads Events.
 		Admit: nothing, Adopt: nothing, EndPods: nothing, DeleteExpired: nothing, Report: nothing,
