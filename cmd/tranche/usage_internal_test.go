@@ -79,7 +79,7 @@ func TestUsage(t *testing.T) {
 		"explain":                       {anyVerb, "accepts 1 arg(s), received 0; see tranche explain --help"},
 		"explain a b":                   {anyVerb, "accepts 1 arg(s), received 2"},
 		"explain a --wide":              {anyVerb, "--wide"},
-		"explain a -o wide":             {anyVerb, "must be one of text, json, yaml"},
+		"explain a -o markdown":         {anyVerb, "must be one of text, wide, json, yaml"},
 		"explain a --until 0s":          {anyVerb, "--until is 0s"},
 		"explain a --until soon":        {anyVerb, "--until"},
 		"explain a -w --interval 1":     {anyVerb, "--interval"},

@@ -57,6 +57,7 @@ func NewCommand(version string) *cobra.Command {
 			"With --snapshot, everything comes from a snapshot of the cluster, without the cluster.\n\n" +
 			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a job/index\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
+			"  tranche explain -n team-a fine-tune-llm -o wide   # with flavors, amounts and times\n" +
 			"  tranche explain -n team-a fine-tune-llm --watch   # again whenever the answer changes, until interrupted\n" +
 			"  tranche explain -n team-a fine-tune-llm --snapshot cluster.tar.gz   # offline",
 		Args: cobra.ExactArgs(1),
@@ -81,7 +82,7 @@ func NewCommand(version string) *cobra.Command {
 	}
 	f.Add(cmd)
 	f.snapshot.Add(cmd)
-	f.format.Add(cmd, output.JSON, output.YAML)
+	f.format.Add(cmd, output.Wide, output.JSON, output.YAML)
 	cmd.ValidArgsFunction = f.completeName
 	f.watch.Add(cmd)
 	for _, other := range []string{"kubeconfig", "watch"} {
@@ -98,7 +99,7 @@ func (f *flags) answer(ctx context.Context, from source, name subjectName) (stri
 		return "", err
 	}
 	if f.format.IsText() {
-		return strings.Join(r.lines(), "\n") + "\n", nil
+		return strings.Join(r.lines(f.format), "\n") + "\n", nil
 	}
 	var text strings.Builder
 	err = f.format.Write(&text, r)

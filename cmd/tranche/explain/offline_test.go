@@ -112,6 +112,25 @@ func TestOffline(t *testing.T) {
 	}
 }
 
+// Wide adds times, amounts and the name of the check.
+func TestOfflineWide(t *testing.T) {
+	for name, want := range map[string][]string{
+		"runs": {
+			"Workload ml/runs", "  created at 2026-01-01T10:00:00Z", "  holds 3 cpu of flavor h100 in ClusterQueue gpus",
+			"  reserved its quota at 2026-01-01T10:00:00Z", "  admitted at 2026-01-01T10:00:00Z",
+		},
+		"waits": {"Workload ml/waits", "  created at 2026-01-01T10:10:00Z", "  first check that it does not pass: QuotaFits"},
+	} {
+		got, err := run(t, name, "-n", "ml", "-o", "wide")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Split(got, "\n"); !cmp.Equal(want, lines[:len(want)]) {
+			t.Errorf("%s: -want +got\n%s", name, cmp.Diff(want, lines))
+		}
+	}
+}
+
 // A queued Job is found by its name alone if no JobSet has it, and by its kind.
 func TestOfflineJob(t *testing.T) {
 	for _, name := range []string{"late", "job/late", "Jobs.batch/late"} {
@@ -160,7 +179,7 @@ func TestOfflineJSON(t *testing.T) {
 	}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	want := explain.Report{Kind: "Workload", Namespace: "ml", Name: "waits", Workloads: []explain.Workload{{
-		Namespace: "ml", Name: "waits",
+		Namespace: "ml", Name: "waits", Created: time.Date(2026, 1, 1, 10, 10, 0, 0, time.UTC),
 		Position: &explain.Position{LocalQueue: "main"},
 		Explanation: &visibilityapi.Explanation{
 			Check: "QuotaFits", Reason: "WaitingForQuota", Message: "waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",

@@ -1,17 +1,21 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/simulator/unblock"
 )
 
@@ -37,9 +41,12 @@ type Workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet.
-	JobSet string `json:"jobSet,omitempty"`
-	Stage  string `json:"stage,omitempty"`
-	Growth string `json:"growth,omitempty"`
+	JobSet  string    `json:"jobSet,omitempty"`
+	Stage   string    `json:"stage,omitempty"`
+	Growth  string    `json:"growth,omitempty"`
+	Created time.Time `json:"created"`
+	// Quota is what it holds, or nil.
+	Quota *Quota `json:"quota,omitempty"`
 	// State has sentences about its state, unless it is in a queue.
 	State []string `json:"state,omitempty"`
 	// Position and Explanation are those in its queue, if they are known.
@@ -50,6 +57,23 @@ type Workload struct {
 	LetIn         *LetIn          `json:"letIn,omitempty"`
 	// Note says in what the answer from a snapshot may differ from that of the running manager. It is empty if it does not.
 	Note string `json:"note,omitempty"`
+}
+
+// A Quota is what a quota Workload holds.
+type Quota struct {
+	ClusterQueue string `json:"clusterQueue"`
+	// Charges has the amounts of all pod sets together, in the order of flavors and resources.
+	Charges []Charge `json:"charges,omitempty"`
+	// ReservedAt and AdmittedAt are missing if that has not happened.
+	ReservedAt *time.Time `json:"reservedAt,omitempty"`
+	AdmittedAt *time.Time `json:"admittedAt,omitempty"`
+}
+
+// A Charge is an amount of one flavor and resource.
+type Charge struct {
+	Flavor   kueue.ResourceFlavorReference `json:"flavor"`
+	Resource corev1.ResourceName           `json:"resource"`
+	Amount   resource.Quantity             `json:"amount"`
 }
 
 // A Position is a place in queues. The next quota Workload is at 0.
@@ -102,8 +126,44 @@ type Raise struct {
 
 func newWorkload(w *kueue.Workload, state ...string) *Workload {
 	return &Workload{
-		Namespace: w.Namespace, Name: w.Name, JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel], Growth: w.Labels[apis.GrowthLabel], State: state,
+		Namespace: w.Namespace, Name: w.Name, JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel], Growth: w.Labels[apis.GrowthLabel],
+		Created: w.CreationTimestamp.UTC(), Quota: quotaOf(w), State: state,
 	}
+}
+
+// quotaOf returns what a quota Workload holds, or nil.
+func quotaOf(w *kueue.Workload) *Quota {
+	if w.Status.Admission == nil {
+		return nil
+	}
+	since := func(condition string) *time.Time {
+		if c := apimeta.FindStatusCondition(w.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+			return new(c.LastTransitionTime.UTC())
+		}
+		return nil
+	}
+	q := &Quota{ClusterQueue: string(w.Status.Admission.ClusterQueue), ReservedAt: since(kueue.WorkloadQuotaReserved), AdmittedAt: since(kueue.WorkloadAdmitted)}
+	for i := range w.Status.Admission.PodSetAssignments {
+		p := &w.Status.Admission.PodSetAssignments[i]
+		for name, amount := range p.ResourceUsage {
+			q.add(Charge{p.Flavors[name], name, amount})
+		}
+	}
+	slices.SortFunc(q.Charges, func(a, b Charge) int {
+		return cmp.Or(cmp.Compare(a.Flavor, b.Flavor), cmp.Compare(a.Resource, b.Resource))
+	})
+	return q
+}
+
+func (q *Quota) add(c Charge) {
+	for i := range q.Charges {
+		if sum := &q.Charges[i]; sum.Flavor == c.Flavor && sum.Resource == c.Resource {
+			sum.Amount.Add(c.Amount)
+			return
+		}
+	}
+	c.Amount = c.Amount.DeepCopy()
+	q.Charges = append(q.Charges, c)
 }
 
 // letInOf converts what a search has found.
@@ -131,8 +191,8 @@ func letInOf(a *unblock.Answer) *LetIn {
 	return l
 }
 
-// lines renders the report as text.
-func (r *Report) lines() []string {
+// lines renders the report as text, in the format Text or Wide.
+func (r *Report) lines(format output.Format) []string {
 	var lines []string
 	if r.Kind != workloadKind {
 		lines = append(lines, r.Kind+" "+r.Namespace+"/"+r.Name)
@@ -144,7 +204,7 @@ func (r *Report) lines() []string {
 		}
 	}
 	for i := range r.Workloads {
-		lines = append(lines, r.Workloads[i].lines()...)
+		lines = append(lines, r.Workloads[i].lines(format)...)
 	}
 	if r.Incomplete != "" {
 		lines = append(lines, "Queue positions and holders of quota are not shown: "+r.Incomplete)
@@ -155,8 +215,11 @@ func (r *Report) lines() []string {
 	return lines
 }
 
-func (w *Workload) lines() []string {
+func (w *Workload) lines(format output.Format) []string {
 	lines := []string{w.headline()}
+	if format == output.Wide {
+		lines = append(lines, w.wideLines()...)
+	}
 	for _, sentence := range w.State {
 		lines = append(lines, "  "+sentence)
 	}
@@ -175,6 +238,26 @@ func (w *Workload) lines() []string {
 	}
 	if w.Note != "" {
 		lines = append(lines, "  note: "+w.Note)
+	}
+	return lines
+}
+
+// wideLines has what text leaves out for brevity.
+func (w *Workload) wideLines() []string {
+	lines := []string{"  created at " + w.Created.Format(time.RFC3339)}
+	if q := w.Quota; q != nil {
+		for _, c := range q.Charges {
+			lines = append(lines, fmt.Sprintf("  holds %s %s of flavor %s in ClusterQueue %s", c.Amount.String(), c.Resource, c.Flavor, q.ClusterQueue))
+		}
+		if q.ReservedAt != nil {
+			lines = append(lines, "  reserved its quota at "+q.ReservedAt.Format(time.RFC3339))
+		}
+		if q.AdmittedAt != nil {
+			lines = append(lines, "  admitted at "+q.AdmittedAt.Format(time.RFC3339))
+		}
+	}
+	if w.Explanation != nil && w.Explanation.Check != "" {
+		lines = append(lines, "  first check that it does not pass: "+w.Explanation.Check)
 	}
 	return lines
 }
