@@ -108,9 +108,12 @@ var _ = Describe("An expected start", Ordered, func() {
 		said := &report.Workloads[0]
 		Expect([]any{said.ExpectedStart.Certainty, said.ExpectedStart.By, said.ExpectedStart.About, said.Position.InClusterQueue}).
 			To(Equal([]any{e.Certainty, e.By, e.About, e.Position}), "%s", explained)
-		shown, err := env.KubectlOutput(ctx, "describe", "jobset", "-n", t.namespace, "a")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(shown)).To(ContainSubstring(`Stage "main": expected to start by ` + e.By.Format(time.RFC3339)))
+		Eventually(func(g Gomega) {
+			shown, err := env.KubectlOutput(ctx, "describe", "jobset", "-n", t.namespace, "a")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(shown)).To(And(ContainSubstring("WaitingForQuota"), ContainSubstring("waits for quota in ClusterQueue "+t.clusterQueue.Name),
+				ContainSubstring("Position 0 in "), ContainSubstring(`Stage "main": expected to start by `+e.By.Format(time.RFC3339))))
+		}).WithContext(ctx).Should(Succeed())
 	})
 
 	It("is what explain and pending say about the cluster, also to a user who may only read the namespace", func(ctx SpecContext) {

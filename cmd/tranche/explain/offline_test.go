@@ -110,6 +110,13 @@ func TestOffline(t *testing.T) {
 	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
+	page, err := os.ReadFile("../../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "```\n$ bin/tranche explain waits --snapshot cluster.tar.gz\n"+got+"```\n") {
+		t.Errorf("docs/admin.md shows another answer: copy\n%s", got)
+	}
 }
 
 // Wide adds times, amounts and the name of the check.

@@ -2,6 +2,7 @@ package pending
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,12 +22,7 @@ import (
 func TestOffline(t *testing.T) {
 	text := sample.OneQueue + sample.Pending("first", "2026-01-01T10:10:00Z", "\n  maximumExecutionTimeSeconds: 3600") +
 		sample.Pending("endless", "2026-01-01T10:20:00Z", "") + sample.Pending("last", "2026-01-01T10:30:00Z", "")
-	table := []string{
-		"CLUSTERQUEUE-POSITION  LOCALQUEUE-POSITION  NAMESPACE  NAME     QUEUE  PRIORITY  AGE  OWNER  STAGE  EXPECTED-START",
-		"0                      0                    ml         first    main   0         50m  -      -      by 2026-01-01 12:00:00Z (60m after the snapshot)",
-		"1                      1                    ml         endless  main   0         40m  -      -      by 2026-01-01 13:00:00Z (120m after the snapshot)",
-		"2                      2                    ml         last     main   0         30m  -      -      unknown: no maximum execution time: Workload ml/endless",
-	}
+	table := answer()
 	wide := []string{
 		"CLUSTERQUEUE-POSITION  LOCALQUEUE-POSITION  NAMESPACE  NAME     QUEUE  PRIORITY  AGE  OWNER  STAGE  EXPECTED-START" +
 			"                                           CLUSTERQUEUE  REASON           MESSAGE",
@@ -70,6 +66,27 @@ func TestOffline(t *testing.T) {
 				t.Errorf("-want +got\n%s%s", diff, warnings.String())
 			}
 		})
+	}
+}
+
+// answer is that about the pending quota Workloads of the tests, which docs/admin.md shows.
+func answer() []string {
+	return []string{
+		"CLUSTERQUEUE-POSITION  LOCALQUEUE-POSITION  NAMESPACE  NAME     QUEUE  PRIORITY  AGE  OWNER  STAGE  EXPECTED-START",
+		"0                      0                    ml         first    main   0         50m  -      -      by 2026-01-01 12:00:00Z (60m after the snapshot)",
+		"1                      1                    ml         endless  main   0         40m  -      -      by 2026-01-01 13:00:00Z (120m after the snapshot)",
+		"2                      2                    ml         last     main   0         30m  -      -      unknown: no maximum execution time: Workload ml/endless",
+	}
+}
+
+// TestDocument compares the answer in docs/admin.md with that of the command.
+func TestDocument(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := "```\n$ bin/tranche pending --snapshot cluster.tar.gz -n ml\n" + strings.Join(answer(), "\n") + "\n```\n"; !strings.Contains(string(page), shown) {
+		t.Errorf("docs/admin.md shows another answer: copy\n%s", shown)
 	}
 }
 
