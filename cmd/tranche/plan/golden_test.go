@@ -70,6 +70,26 @@ func TestRecordedPlans(t *testing.T) {
 	}
 }
 
+// TestWhatIfAnswers compares the answers to what-if questions with their goldens.
+func TestWhatIfAnswers(t *testing.T) {
+	world := filepath.Join(recorded, "quota-raised", "snapshot")
+	for name, question := range map[string][]string{
+		"quota-up":   {"quota", "ml/default/gpu=8"},
+		"quota-down": {"quota", "ml/default/gpu=3"},
+		"submit":     {"submit", "-f", "testdata/jobset.yaml"},
+	} {
+		for format, extension := range map[string]string{"text": ".txt", "markdown": ".md"} {
+			t.Run(name+extension, func(t *testing.T) {
+				out, code, err := run(t, plan.NewWhatIfCommand("test"), append(question, "--snapshot", world, "-o", format)...)
+				if code != 2 && code != 3 {
+					t.Fatalf("exit code %d: %v", code, err)
+				}
+				golden(t, filepath.Join("testdata", name+extension), out)
+			})
+		}
+	}
+}
+
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
