@@ -29,6 +29,7 @@ import (
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 	"github.com/tranche-dev/tranche/snapshot/collect"
+	"github.com/tranche-dev/tranche/test/document"
 )
 
 const visibilityAPI = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -257,6 +258,26 @@ var _ = Describe("The visibility API", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(strings.Fields(string(out))).To(HaveExactElements(":4"), "it is named already")
 		}
+
+		By("completing words of kubectl by the commands of docs/researcher.md")
+		home := GinkgoT().TempDir()
+		Expect(os.MkdirAll(filepath.Join(home, ".local", "bin"), 0o700)).To(Succeed())
+		asPlugin := func(script string) []string {
+			shell := exec.CommandContext(ctx, "bash", "-euc", script)
+			shell.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG="+env.AdminKubeconfig, "PATH="+strings.Join([]string{
+				filepath.Join(home, ".local", "bin"), filepath.Join(env.Root, "bin"), env.Plane.BinDir(), os.Getenv("PATH"),
+			}, string(os.PathListSeparator)))
+			out, err := shell.Output()
+			Expect(err).NotTo(HaveOccurred(), script)
+			return strings.Fields(string(out))
+		}
+		blocks, err := document.Blocks(env.Root)
+		Expect(err).NotTo(HaveOccurred())
+		i := slices.IndexFunc(blocks, func(b document.Block) bool { return strings.Contains(b.Text, "kubectl_complete-tranche") })
+		Expect(i).To(BeNumerically(">=", 0))
+		asPlugin(strings.Join(blocks[i].Commands()[:3], "\n"))
+		Expect(asPlugin("kubectl_complete-tranche pending -n " + t.namespace + " --queue oth")).To(HaveExactElements("other", ":4"))
+		Expect(asPlugin("kubectl tranche version")).To(ContainElement("tranche"))
 
 		w1 := strings.Join([]string{
 			"Workload " + t.namespace + "/w1",
