@@ -218,7 +218,7 @@ func unknownKind(s *source) problem {
 		}
 		names = append(names, all[i].gvk.Kind)
 		if all[i].gvk.Kind == s.GVK.Kind {
-			return oldVersion(s, all[i].gvk.GroupVersion().String())
+			return oldVersion(s, &all[i])
 		}
 	}
 	p := problem{rule: ruleUnknownKind(), field: "kind", message: fmt.Sprintf("Tranche has no kind %s in %s", s.GVK.Kind, s.GVK.Group), cure: "remove the object"}

@@ -21,6 +21,10 @@ func ruleOldVersion() rule {
 	return rule{"old-version", Error, "objects of Kueue are written in kueue.x-k8s.io/v1beta2"}
 }
 
+func ruleDeprecatedVersion() rule {
+	return rule{"deprecated-version", Warning, "ResourceFlavors, Topologies and WorkloadPriorityClasses are written in kueue.x-k8s.io/v1beta2, although v1beta1 is still served"}
+}
+
 func ruleUnknownField() rule {
 	return rule{"unknown-field", Error, "the schema of the kind has each field"}
 }
@@ -104,7 +108,7 @@ func ruleIgnoredAnnotation() rule {
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
-		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
+		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleDeprecatedVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
 		ruleMissingQueue(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
 		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(),
 	}

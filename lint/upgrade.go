@@ -248,11 +248,14 @@ func apply(content []byte, edits []Edit) []byte {
 	return bytes.Join(lines, nil)
 }
 
-// oldVersion returns the problem of an object of a version that is not served, with the text to write instead.
-func oldVersion(s *source, version string) problem {
+// oldVersion returns the problem of an object of a version that is not served, or is deprecated, with the text to write instead.
+func oldVersion(s *source, k *kind) problem {
 	p := problem{
 		rule: ruleOldVersion(), field: "apiVersion", message: fmt.Sprintf("%s is not served in version %s", s.GVK.Kind, s.GVK.Version),
-		cure: "write apiVersion: " + version,
+		cure: "write apiVersion: " + k.gvk.GroupVersion().String(),
+	}
+	if k.servesPrevious && s.GVK.Version == previousVersion {
+		p.rule, p.message = ruleDeprecatedVersion(), fmt.Sprintf("version %s of %s is deprecated", s.GVK.Version, s.GVK.Kind)
 	}
 	edits, canUpgrade := upgradeOf(s.Object)
 	for _, e := range edits[min(1, len(edits)):] {

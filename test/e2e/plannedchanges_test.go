@@ -256,9 +256,13 @@ func changesOfQuota() []plannedChange {
 			name: "quota is cut below what a staged JobSet still needs",
 			setUp: func(ctx context.Context, p *planner) map[string]any {
 				t := p.team(ctx, "8")
+				// With co-start the first stage would wait for quota of both.
+				t.patchQueue(ctx, `{"metadata":{"annotations":{"tranche.dev/co-start-reserve-for":"Never"}}}`)
 				t.train(ctx, "short", "2", "ready")
 				t.staged(ctx, inOrder(t.newJobSet("staged", replicatedJob{name: "ps", cpus: "1", gpus: "2"}, replicatedJob{name: "train", cpus: "1", gpus: "6"})), "train=waiting")
-				return t.queueManifest("4", nil)
+				changed := t.queueManifest("4", nil)
+				changed["metadata"] = map[string]any{"name": t.namespace, "annotations": map[string]any{apis.CoStartAnnotation: apis.Never}}
+				return changed
 			},
 			courses: map[string]course{
 				"short/short":  {"ready", "ready", nil},
