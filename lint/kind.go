@@ -16,8 +16,6 @@ type kind struct {
 	// resource is the plural in URLs.
 	resource     string
 	isNamespaced bool
-	// servesPrevious is true if the CRD also serves previousVersion.
-	servesPrevious bool
 	// crd is the file of its CRD, or empty for a kind of Kubernetes.
 	crd string
 	// new returns a pointer to an empty object of a kind of Kubernetes.
@@ -31,9 +29,9 @@ func kinds() []kind {
 		crdKind(kueue.SchemeGroupVersion.WithKind("ClusterQueue"), "clusterqueues"),
 		crdKind(kueue.SchemeGroupVersion.WithKind("Cohort"), "cohorts"),
 		namespaced(crdKind(kueue.SchemeGroupVersion.WithKind("LocalQueue"), "localqueues")),
-		servedBefore(crdKind(kueue.SchemeGroupVersion.WithKind("ResourceFlavor"), "resourceflavors")),
-		servedBefore(crdKind(kueue.SchemeGroupVersion.WithKind("Topology"), "topologies")),
-		servedBefore(crdKind(kueue.SchemeGroupVersion.WithKind("WorkloadPriorityClass"), "workloadpriorityclasses")),
+		crdKind(kueue.SchemeGroupVersion.WithKind("ResourceFlavor"), "resourceflavors"),
+		crdKind(kueue.SchemeGroupVersion.WithKind("Topology"), "topologies"),
+		crdKind(kueue.SchemeGroupVersion.WithKind("WorkloadPriorityClass"), "workloadpriorityclasses"),
 		namespaced(crdKind(kueue.SchemeGroupVersion.WithKind("Workload"), "workloads")),
 		namespaced(crdKind(jobset.GroupVersion.WithKind("JobSet"), "jobsets")),
 		namespaced(builtIn[batchv1.Job](batchv1.SchemeGroupVersion.WithKind("Job"), "jobs")),
@@ -53,11 +51,6 @@ func crdKind(gvk schema.GroupVersionKind, resource string) kind {
 
 func builtIn[T any](gvk schema.GroupVersionKind, resource string) kind {
 	return kind{gvk: gvk, resource: resource, new: func() any { return new(T) }}
-}
-
-func servedBefore(k kind) kind {
-	k.servesPrevious = true
-	return k
 }
 
 func namespaced(k kind) kind {

@@ -250,11 +250,10 @@ func apply(content []byte, edits []Edit) []byte {
 
 // oldVersion returns the problem of an object of a version that is not served, or is deprecated, with the text to write instead.
 func oldVersion(s *source, k *kind) problem {
-	p := problem{
-		rule: ruleOldVersion(), field: "apiVersion", message: fmt.Sprintf("%s is not served in version %s", s.GVK.Kind, s.GVK.Version),
-		cure: "write apiVersion: " + k.gvk.GroupVersion().String(),
-	}
-	if k.servesPrevious && s.GVK.Version == previousVersion {
+	p := problem{rule: ruleOldVersion(), field: "apiVersion", message: fmt.Sprintf("%s is not served in version %s", s.GVK.Kind, s.GVK.Version)}
+	p.cure = "write apiVersion: " + k.gvk.GroupVersion().String()
+	// The CRDs of these serve the previous version, too.
+	if s.GVK.Version == previousVersion && slices.Contains([]string{"ResourceFlavor", "Topology", "WorkloadPriorityClass"}, s.GVK.Kind) {
 		p.rule, p.message = ruleDeprecatedVersion(), fmt.Sprintf("version %s of %s is deprecated", s.GVK.Version, s.GVK.Kind)
 	}
 	edits, canUpgrade := upgradeOf(s.Object)
