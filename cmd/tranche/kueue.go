@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,14 @@ func checkNoKueue(webhooks []admissionregistrationv1.ValidatingWebhookConfigurat
 
 // servesKueue reports whether Kueue's manager answers a webhook about ClusterQueues. Others may validate ClusterQueues, too.
 func servesKueue(w admissionregistrationv1.ValidatingWebhook) bool {
-	service := w.ClientConfig.Service
-	return service != nil && service.Path != nil && strings.HasPrefix(*service.Path, "/validate-kueue-x-k8s-io-") && validatesQueues(w)
+	path := ""
+	switch service, address := w.ClientConfig.Service, w.ClientConfig.URL; {
+	case service != nil && service.Path != nil:
+		path = *service.Path
+	case address != nil:
+		if parsed, err := url.Parse(*address); err == nil {
+			path = parsed.Path
+		}
+	}
+	return strings.HasPrefix(path, "/validate-kueue-x-k8s-io-") && validatesQueues(w)
 }

@@ -68,12 +68,13 @@ func TestIsOfKueue(t *testing.T) {
 	for path, want := range map[string]bool{"/validate-kueue-x-k8s-io-v1beta2-clusterqueue": true, "/validate": false, "": false} {
 		c := config("clusterqueues")
 		c.Name = "kueue"
-		if path != "" {
-			c.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Path: &path}
-		}
-		err := checkNoKueue([]admissionregistrationv1.ValidatingWebhookConfiguration{config("workloads"), c})
-		if (err != nil) != want || err != nil && !strings.Contains(err.Error(), "ValidatingWebhookConfiguration kueue is that of Kueue's manager") {
-			t.Errorf("webhook at %q: %v", path, err)
+		address := "https://127.0.0.1:9443" + path
+		for _, at := range []admissionregistrationv1.WebhookClientConfig{{Service: &admissionregistrationv1.ServiceReference{Path: &path}}, {URL: &address}} {
+			c.Webhooks[0].ClientConfig = at
+			err := checkNoKueue([]admissionregistrationv1.ValidatingWebhookConfiguration{config("workloads"), c})
+			if (err != nil) != want || err != nil && !strings.Contains(err.Error(), "ValidatingWebhookConfiguration kueue is that of Kueue's manager") {
+				t.Errorf("webhook at %+v: %v", at, err)
+			}
 		}
 	}
 }
