@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -118,7 +119,11 @@ var _ = Describe("Deletions beside Kueue", Ordered, ContinueOnFailure, func() {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations[controlplane.FakeRunTime] = "4"
 			Expect(env.Admin.Create(ctx, js)).To(Succeed())
 			Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "first")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
-			uids := podUIDs(ctx, childOf(ctx, js, "first"))
+			var uids []types.UID
+			Eventually(func() []types.UID {
+				uids = podUIDs(ctx, childOf(ctx, js, "first"))
+				return uids
+			}).WithContext(ctx).Should(HaveLen(2))
 			again := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // it is a copy
 			again.SetResourceVersion("")
 			again.SetUID("")

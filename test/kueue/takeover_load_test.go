@@ -79,8 +79,25 @@ var _ = Describe("A cohort tree under load", Ordered, func() {
 		violations, err := auditor.Violations(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(violations).To(BeEmpty())
+		removePods(ctx, "load-strict", "load-stages")
 	}, NodeTimeout(5*patience))
 })
+
+// removePods deletes all pods of some namespaces and what would create them again, and waits until they are gone: an auditor that starts later has
+// not seen why they could run.
+func removePods(ctx context.Context, namespaces ...string) {
+	GinkgoHelper()
+	for _, namespace := range namespaces {
+		for _, kind := range []client.Object{&jobsetapi.JobSet{}, &batchv1.Job{}, &corev1.Pod{}} {
+			Expect(env.Admin.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		}
+		Eventually(func(g Gomega) {
+			pods := &corev1.PodList{}
+			g.Expect(env.Admin.List(ctx, pods, client.InNamespace(namespace))).To(Succeed())
+			g.Expect(pods.Items).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+	}
+}
 
 // expectOrder expects that no quota Workload was admitted before one that was created earlier. Both managers write what they decide at one time in
 // parallel, and times are whole seconds: such a Workload may have a time that is one second later.
