@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,10 +43,15 @@ func (m *Manager) reconcile(key types.NamespacedName, cache *cluster.Cache) {
 		step = stages.Next(snapshot)
 	}
 	w := &stepWriter{Manager: m, snapshot: snapshot}
-	switch err := step.Write(w.writer()); {
+	m.wrote(key, step.Write(w.writer()), step.RequeueAfter)
+}
+
+// wrote ends the reconciliation of an owner of quota Workloads: err is that of its writes, and requeueAfter when it is due again, if positive.
+func (m *Manager) wrote(key types.NamespacedName, err error, requeueAfter time.Duration) {
+	switch {
 	case errors.Is(err, errCut):
 		m.Restart()
-		// The new manager may decide before it reconciles this JobSet again.
+		// The new manager may decide before it reconciles this owner again.
 		for _, decision := range m.Decide() {
 			m.Write(decision)
 		}
@@ -58,8 +64,8 @@ func (m *Manager) reconcile(key types.NamespacedName, cache *cluster.Cache) {
 		return
 	}
 	delete(m.JobSetQueue.Awaited, key)
-	if step.RequeueAfter > 0 {
-		m.JobSetQueue.Awaited[key] = m.Now + step.RequeueAfter
+	if requeueAfter > 0 {
+		m.JobSetQueue.Awaited[key] = m.Now + requeueAfter
 	}
 }
 

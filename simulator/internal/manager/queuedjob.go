@@ -1,8 +1,6 @@
 package manager
 
 import (
-	"errors"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,25 +27,7 @@ func (m *Manager) ReconcileQueuedJob(key types.NamespacedName) {
 		step = queuedjob.Next(s)
 	}
 	w := &queuedWriter{&stepWriter{Manager: m}, s}
-	switch err := step.Write(w.writer()); {
-	case errors.Is(err, errCut):
-		m.Restart()
-		// The new manager may decide before it reconciles this Job again.
-		for _, decision := range m.Decide() {
-			m.Write(decision)
-		}
-		return
-	case errors.Is(err, errConflict):
-		m.Touch(key.Namespace, key.Name)
-		return
-	case err != nil:
-		m.Fail(err)
-		return
-	}
-	delete(m.JobSetQueue.Awaited, key)
-	if step.RequeueAfter > 0 {
-		m.JobSetQueue.Awaited[key] = m.Now + step.RequeueAfter
-	}
+	m.wrote(key, step.Write(w.writer()), step.RequeueAfter)
 }
 
 // queuedSnapshot returns the objects that belong to the queued Job of a name, or to deleted ones of that name, without pods.
