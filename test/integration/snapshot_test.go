@@ -176,8 +176,8 @@ var _ = Describe("tranche snapshot", Ordered, func() {
 				Expect(found.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources.Requests).To(BeComparableTo(sample.Amounts("cpu", "1")))
 			}
 		}
-		for _, job := range s.Jobs {
-			Expect(job.Labels).To(HaveKey(jobset.JobSetNameKey))
+		for _, job := range s.Jobs { // those of other specs, too: Jobs are children of JobSets or wait in a queue
+			Expect(job.Labels).To(Or(HaveKey(jobset.JobSetNameKey), HaveKey(apis.QueueLabel)), "Job %s/%s", job.Namespace, job.Name)
 		}
 		Expect(run.content()).NotTo(Or(ContainSubstring("secret-value"), ContainSubstring("secret-note"), ContainSubstring("managedFields")))
 	}, SpecTimeout(patience))
