@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/plan"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 var update = flag.Bool("update", false, "write the goldens")
@@ -73,21 +75,48 @@ func TestRecordedPlans(t *testing.T) {
 // TestWhatIfAnswers compares the answers to what-if questions with their goldens.
 func TestWhatIfAnswers(t *testing.T) {
 	world := filepath.Join(recorded, "quota-raised", "snapshot")
-	for name, question := range map[string][]string{
-		"quota-up":   {"quota", "ml/default/gpu=8"},
-		"quota-down": {"quota", "ml/default/gpu=3"},
-		"submit":     {"submit", "-f", "testdata/jobset.yaml"},
+	nodes := snapshotOf(t, "testdata/nodes.yaml")
+	for name, c := range map[string]struct {
+		world    string
+		question []string
+		code     int
+	}{
+		"quota-up":      {world, []string{"quota", "ml/default/gpu=8"}, 2},
+		"quota-down":    {world, []string{"quota", "ml/default/gpu=3"}, 3},
+		"submit":        {world, []string{"submit", "-f", "testdata/jobset.yaml"}, 2},
+		"node-loss":     {nodes, []string{"node-loss", "-l", "zone=b"}, 3},
+		"node-loss-all": {nodes, []string{"node-loss", "-l", "gpu=a100"}, 3},
 	} {
-		for format, extension := range map[string]string{"text": ".txt", "markdown": ".md"} {
+		for format, extension := range map[string]string{"text": ".txt", "markdown": ".md", "json": ".json"} {
 			t.Run(name+extension, func(t *testing.T) {
-				out, code, err := run(t, plan.NewWhatIfCommand("test"), append(question, "--snapshot", world, "-o", format)...)
-				if code != 2 && code != 3 {
-					t.Fatalf("exit code %d: %v", code, err)
+				out, code, err := run(t, plan.NewWhatIfCommand("test"), append(c.question, "--snapshot", c.world, "-o", format)...)
+				if code != c.code {
+					t.Fatalf("exit code %d, want %d: %v", code, c.code, err)
 				}
 				golden(t, filepath.Join("testdata", name+extension), out)
 			})
 		}
 	}
+}
+
+// snapshotOf writes manifests as a snapshot that was taken at a fixed time.
+func snapshotOf(t *testing.T, manifests string) (dir string) {
+	t.Helper()
+	file, err := os.Open(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // the file is only read
+	s, err := snapshot.ReadStream(manifests, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TakenAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	dir = t.TempDir()
+	if err := s.Write(func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(dir, name)) }, nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func golden(t *testing.T, path, got string) {
