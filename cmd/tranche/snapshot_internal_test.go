@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/snapshot/collect"
 )
@@ -61,6 +63,53 @@ func TestSnapshotReaderRole(t *testing.T) {
 	for _, kind := range snapshot.Kinds() {
 		if !allowed[kind.GVK.Group+"/"+kind.Resource] {
 			t.Errorf("%s may not read %s", collect.ReaderRole, kind.FullResource())
+		}
+	}
+}
+
+// TestSnapshotDocument compares the output that docs/admin.md shows with that of the command, for as many objects.
+func TestSnapshotDocument(t *testing.T) {
+	objects := map[string]int{
+		"namespaces": 8, "nodes": 2, "resourceflavors": 4, "workloadpriorityclasses": 1, "priorityclasses": 2, "clusterqueues": 3, "localqueues": 3,
+		"jobsets": 1, "jobs": 1, "workloads": 1,
+	}
+	var out strings.Builder
+	progress := snapshotfile.NewProgress(&out)
+	dir := t.TempDir()
+	w := &snapshot.Writer{Create: func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(dir, name)) }}
+	for _, kind := range snapshot.Kinds() {
+		if err := w.Begin(kind); err != nil {
+			t.Fatal(err)
+		}
+		for range objects[kind.Resource] {
+			if err := w.Add(snapshot.NewObject(kind)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		progress.Report(kind.FullResource(), int64(objects[kind.Resource]), 0)
+	}
+	progress.Finish()
+	read := strings.SplitAfter(out.String(), "\n")
+	out.Reset()
+	about := &snapshot.Snapshot{TakenAt: time.Date(2026, 11, 23, 9, 28, 23, 0, time.UTC)}
+	if err := summarize(&out, "orion", 18_022, w, about); err != nil {
+		t.Fatal(err)
+	}
+	complete := strings.Join(read[:2], "") + "...\n" + read[len(read)-2] + out.String()
+	out.Reset()
+	if err := snapshotfile.PrintGaps(&out, []snapshot.Gap{{
+		Resource: "nodes", Reason: `User "observer" cannot list resource "nodes" in API group "" at the cluster scope`,
+		Cure: "ask for the right to list nodes, for example by a ClusterRoleBinding to the ClusterRole tranche-snapshot-reader",
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "admin.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range []string{"```\n$ bin/tranche snapshot -o orion\n" + complete + "```\n", "```\n" + out.String() + "```\n"} {
+		if !strings.Contains(string(page), block) {
+			t.Errorf("docs/admin.md shows another output: copy\n%s", block)
 		}
 	}
 }
