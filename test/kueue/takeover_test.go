@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -197,7 +198,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(env.Plane.Kubeconfig(kubeconfig, "admin", "system:masters")).To(Succeed())
 		tranche := func(answer string, args ...string) (string, error) {
-			cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "--kubeconfig", kubeconfig)...)
+			cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append([]string{args[0], "--kubeconfig", kubeconfig}, args[1:]...)...)
 			cmd.Stdin = strings.NewReader(answer)
 			out, err := cmd.CombinedOutput()
 			return string(out), err
@@ -225,8 +226,16 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(out).To(ContainSubstring("annotation tranche.dev/stop-policy: Hold, because it is held"))
 		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach(""))
 
+		By("naming what is held if the user may change only a part")
+		partly := kubeconfigOfReader(ctx, "verbs-reader", "verbs-a")
+		out, err = tranche("", "takeover", "verbs-a", "verbs-b", "--yes", "--kubeconfig", partly)
+		Expect(err).To(HaveOccurred(), out)
+		Expect(out).To(MatchRegexp(`change ClusterQueue verbs-b: .* is forbidden: .*; ClusterQueues that are held and admit nothing: verbs-a: run the command again, or tranche hand-back verbs-a verbs-b`))
+		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach(""))
+
 		out, err = tranche("y\n", "takeover", "verbs-a", "verbs-b")
 		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(HaveSuffix("Continue? [y/N] Tranche admits.\n"))
 		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach("Tranche"))
 		waits := newJob("verbs-b", 1)
 		Expect(env.Admin.Create(ctx, waits)).To(Succeed())
@@ -236,8 +245,14 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(workloadOf(ctx, waits)).NotTo(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, ""), "it stays held")
 
 		refused("a tree changes as a whole: tranche hand-back verbs-a verbs-b", "", "hand-back", "verbs-b")
-		out, err = tranche("", "hand-back", "verbs-a", "verbs-b", "--yes")
+		out, err = tranche("", "hand-back", "verbs-a", "verbs-b", "--yes", "-o", "json")
 		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(MatchJSON(`{"engine": "Kueue", "result": "Done", "clusterQueues": [
+			{"name": "verbs-a", "annotations": {"tranche.dev/engine": null, "tranche.dev/stop-policy": null}, "stopPolicy": "None"},
+			{"name": "verbs-b", "annotations": {"tranche.dev/engine": null, "tranche.dev/stop-policy": null}, "stopPolicy": "Hold"}
+		], "differences": [
+			"without an AdmissionCheck for stage safety, JobSets that have begun in stages can deadlock", "more: docs/migrate-from-kueue.md#different"
+		]}`))
 		after := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "verbs-b"}}
 		Expect(read(ctx, after)(NewGomega(Fail)).Spec.StopPolicy).To(HaveValue(Equal(kueue.Hold)))
 		Expect(after.Annotations).To(BeEmpty())
@@ -248,6 +263,23 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Eventually(read(ctx, workloadOf(ctx, last))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
 	}, NodeTimeout(3*patience))
 })
+
+// kubeconfigOfReader writes a kubeconfig of a user that may read everything, and change one ClusterQueue.
+func kubeconfigOfReader(ctx context.Context, user, clusterQueue string) string {
+	GinkgoHelper()
+	Expect(env.Admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues"}, ResourceNames: []string{clusterQueue}, Verbs: []string{"patch"}},
+	}})).To(Succeed())
+	Expect(env.Admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})).To(Succeed())
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(env.Plane.Kubeconfig(path, user)).To(Succeed())
+	return path
+}
 
 // killBoth makes a change, ends both managers at once, and starts them again. ClusterQueues cannot be changed while Kueue's manager is down.
 func killBoth(ctx context.Context, change func()) {

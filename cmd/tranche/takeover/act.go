@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -21,12 +20,12 @@ import (
 )
 
 var (
-	takeOver = verb{planTakeover, actTakeover}
-	handBack = verb{planHandBack, actHandBack}
+	takeOver = verb{planTakeover, (*state).takeOver}
+	handBack = verb{planHandBack, (*state).handBack}
 )
 
-// A change is the merge patch of a ClusterQueue.
-type change struct {
+// A patch is a merge patch of a ClusterQueue.
+type patch struct {
 	Metadata struct {
 		UID         types.UID          `json:"uid"`
 		Annotations map[string]*string `json:"annotations,omitempty"`
@@ -36,94 +35,91 @@ type change struct {
 	} `json:"spec"`
 }
 
-func (s *state) patch(ctx context.Context, name string, c *change) error {
-	c.Metadata.UID = s.queues[name].UID
-	data, err := json.Marshal(c)
+// write patches a ClusterQueue. A stop policy that is empty stays as it is.
+func (s *state) write(ctx context.Context, c *Change) error {
+	var p patch
+	p.Metadata.UID, p.Metadata.Annotations, p.Spec.StopPolicy = s.queues[c.Name].UID, c.Annotations, c.StopPolicy
+	data, err := json.Marshal(&p)
 	if err != nil {
 		return err
 	}
-	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}
 	if err := s.client.Patch(ctx, q, client.RawPatch(types.MergePatchType, data)); err != nil {
-		return fmt.Errorf("change ClusterQueue %s: %w", name, err)
+		return fmt.Errorf("change ClusterQueue %s: %w", c.Name, err)
 	}
 	return nil
 }
 
-func actTakeover(ctx context.Context, out io.Writer, s *state) error {
-	for _, name := range s.names {
-		c := &change{}
-		c.Metadata.Annotations = map[string]*string{apis.EngineAnnotation: new(apis.EngineTranche)}
-		if wasHeld(s.queues[name]) {
-			c.Metadata.Annotations[apis.StopPolicyAnnotation] = new(string(kueue.Hold))
-		}
-		c.Spec.StopPolicy = kueue.Hold
-		if err := s.patch(ctx, name, c); err != nil {
-			return err
+// takeOver carries out the plan of a takeover.
+func (s *state) takeOver(ctx context.Context, p *Plan) error {
+	undo := "run the command again, or tranche hand-back " + strings.Join(s.names, " ")
+	for i := range p.ClusterQueues {
+		if err := s.write(ctx, &p.ClusterQueues[i]); err != nil {
+			if i == 0 {
+				return err
+			}
+			return fmt.Errorf("%w; ClusterQueues that are held and admit nothing: %s: %s", err, strings.Join(s.names[:i], ", "), undo)
 		}
 	}
-	err := s.await(ctx, func(state string) bool { return state == "Tranche" })
-	if err != nil {
-		return fmt.Errorf("%w: do the managers of Kueue and Tranche run? The ClusterQueues stay held: look at their Events, or run tranche hand-back %s",
-			err, strings.Join(s.names, " "))
+	if err := s.await(ctx, func(lock string) bool { return lock == apis.EngineTranche }); err != nil {
+		return fmt.Errorf("%w: do the managers of Kueue and Tranche run? The ClusterQueues stay held: look at their Events; %s", err, undo)
 	}
-	_, err = fmt.Fprintln(out, "Tranche admits.")
-	return err
+	return nil
 }
 
-func actHandBack(ctx context.Context, out io.Writer, s *state) error {
-	names := s.toHandBack()
-	for _, name := range names {
+// handBack carries out the plan of handing back.
+func (s *state) handBack(ctx context.Context, p *Plan) error {
+	for _, name := range p.changed() {
 		// The other annotation stays until the end, so that the command can be repeated.
-		c := &change{}
-		c.Metadata.Annotations = map[string]*string{apis.EngineAnnotation: new(apis.EngineKueue)}
-		if err := s.patch(ctx, name, c); err != nil {
-			return err
+		if err := s.write(ctx, &Change{Name: name, Annotations: map[string]*string{apis.EngineAnnotation: new(apis.EngineKueue)}}); err != nil {
+			return fmt.Errorf("%w: run the command again", err)
 		}
 	}
-	if err := s.await(ctx, func(state string) bool { return state == "" }); err != nil {
+	if err := s.await(ctx, func(lock string) bool { return lock == "" }); err != nil {
 		return fmt.Errorf("%w: does Tranche's manager run? The ClusterQueues stay held: run the command again", err)
 	}
-	for _, name := range names {
-		if err := s.endHold(ctx, name); err != nil {
-			return err
+	for i := range p.ClusterQueues {
+		if p.ClusterQueues[i].StopPolicy == "" {
+			continue
+		}
+		if err := s.endHold(ctx, &p.ClusterQueues[i]); err != nil {
+			return fmt.Errorf("%w: run the command again", err)
 		}
 	}
-	_, err := fmt.Fprintln(out, "Kueue admits.")
-	return err
+	return nil
 }
 
 // endHold ends the hold of a ClusterQueue for Kueue in one write, or makes it the administrator's own.
-func (s *state) endHold(ctx context.Context, name string) error {
-	c := &change{}
-	c.Metadata.Annotations = map[string]*string{apis.EngineAnnotation: nil, apis.StopPolicyAnnotation: nil}
-	c.Spec.StopPolicy = kueue.None
-	if isHeldForTranche(s.queues[name]) {
-		c.Spec.StopPolicy = kueue.Hold
-	}
+func (s *state) endHold(ctx context.Context, c *Change) error {
 	var last error
 	// The API server may observe the end of the lock later.
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-		last = s.patch(ctx, name, c)
+		last = s.write(ctx, c)
 		if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
 			return false, nil
 		}
 		return true, last
 	})
-	if err != nil {
-		return errors.Join(last, err)
+	if err != nil && last != nil {
+		return last
 	}
-	return nil
+	return ended(err)
 }
 
-// toHandBack returns the ClusterQueues that are not Kueue's alone: they have the annotation of an engine, or are locked.
-func (s *state) toHandBack() []string {
-	var names []string
-	for _, name := range s.names {
-		if s.queues[name].Annotations[apis.EngineAnnotation] != "" || s.locks[name] != "" {
-			names = append(names, name)
-		}
+// ended returns the error of a wait as one about the wait. The error of an interrupted verb would not say that the ClusterQueues are held.
+func ended(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("timed out")
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
 	}
-	return names
+	return err
+}
+
+// isTaken reports whether a ClusterQueue is not Kueue's alone: it has the annotation of an engine, or is locked.
+func (s *state) isTaken(name string) bool {
+	return s.queues[name].Annotations[apis.EngineAnnotation] != "" || s.locks[name] != ""
 }
 
 // isHeldForTranche reports whether an administrator holds a ClusterQueue for Tranche.
@@ -132,17 +128,19 @@ func isHeldForTranche(q *kueue.ClusterQueue) bool {
 	return policy != "" && policy != string(kueue.None)
 }
 
-// await waits until the lock has a state for all ClusterQueues. It names those that have not reached it.
+// await waits until the lock has a state for all ClusterQueues. The error names those that have not reached it.
 func (s *state) await(ctx context.Context, isReached func(string) bool) error {
+	var missing []string
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		var lock corev1.ConfigMap
 		if err := s.readLock(ctx, &lock); err != nil {
 			return false, err
 		}
-		return !slices.ContainsFunc(s.names, func(name string) bool { return !isReached(s.locks[name]) }), nil
+		missing = slices.DeleteFunc(slices.Clone(s.names), func(name string) bool { return isReached(s.locks[name]) })
+		return len(missing) == 0, nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("timed out waiting for %s", strings.Join(s.names, ", "))
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w while waiting for %s", ended(ctx.Err()), strings.Join(missing, ", "))
 	}
 	return err
 }

@@ -1,9 +1,7 @@
 package takeover
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,34 +13,20 @@ import (
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
-// planTakeover prints what a takeover changes, or what stands in its way.
-func planTakeover(out io.Writer, s *state) error {
-	if obstacles := s.whyNot(); len(obstacles) > 0 {
-		for _, obstacle := range obstacles {
-			if _, err := fmt.Fprintln(out, "- "+obstacle); err != nil {
-				return err
-			}
-		}
-		return errors.New("what is listed above stands in the way")
-	}
-	var text strings.Builder
-	text.WriteString("Tranche will admit instead of Kueue in:\n")
+// planTakeover returns what a takeover changes, or what stands in its way.
+func planTakeover(s *state) (*Plan, error) {
+	p := &Plan{Engine: apis.EngineTranche, Obstacles: s.whyNot(), Differences: s.differences()}
 	for _, name := range s.names {
-		fmt.Fprintf(&text, "- ClusterQueue %s: annotation %s: %s, spec.stopPolicy: Hold", name, apis.EngineAnnotation, apis.EngineTranche)
+		c := Change{Name: name, Annotations: map[string]*string{apis.EngineAnnotation: new(apis.EngineTranche)}, StopPolicy: kueue.Hold}
 		if wasHeld(s.queues[name]) {
-			fmt.Fprintf(&text, ", and annotation %s: Hold, because it is held", apis.StopPolicyAnnotation)
+			c.Annotations[apis.StopPolicyAnnotation] = new(string(kueue.Hold))
 		}
-		text.WriteString("\n")
+		p.ClusterQueues = append(p.ClusterQueues, c)
 	}
 	if s.kueueVersion == "" {
-		fmt.Fprintf(&text, "The version of Kueue's manager is not known: it must be %sx.\n", takeover.Supported)
+		p.Warnings = append(p.Warnings, fmt.Sprintf("The version of Kueue's manager is not known: it must be %sx.", takeover.Supported))
 	}
-	text.WriteString("What runs goes on, and what waits keeps its place. What will differ:\n")
-	for _, line := range s.differences() {
-		text.WriteString("- " + line + "\n")
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return p, nil
 }
 
 // whyNot returns all that stands in the way of a takeover.
@@ -65,33 +49,30 @@ func (s *state) whyNot() []string {
 	return obstacles
 }
 
-// planHandBack prints what handing back changes.
-func planHandBack(out io.Writer, s *state) error {
+// planHandBack returns what handing back changes, or what stands in its way. It is bad input if nothing was taken over.
+func planHandBack(s *state) (*Plan, error) {
+	p := &Plan{Engine: apis.EngineKueue, Differences: []string{
+		"without an AdmissionCheck for stage safety, JobSets that have begun in stages can deadlock", "more: docs/migrate-from-kueue.md#different",
+	}}
 	if err := s.checkMissing("hand-back"); err != nil {
-		return err
+		p.Obstacles = append(p.Obstacles, err.Error())
 	}
-	names := s.toHandBack()
-	if len(names) == 0 {
-		return exitcode.AsBadInput(fmt.Errorf("nothing to hand back: Kueue admits in ClusterQueue(s) %s already: no annotation %s, and no lock; to end a hold, set spec.stopPolicy to None",
+	for _, name := range s.names {
+		c := Change{Name: name}
+		if s.isTaken(name) {
+			c.Annotations = map[string]*string{apis.EngineAnnotation: nil, apis.StopPolicyAnnotation: nil}
+			c.StopPolicy = kueue.None
+			if isHeldForTranche(s.queues[name]) {
+				c.StopPolicy = kueue.Hold
+			}
+		}
+		p.ClusterQueues = append(p.ClusterQueues, c)
+	}
+	if len(p.Obstacles) == 0 && len(p.changed()) == 0 {
+		return nil, exitcode.AsBadInput(fmt.Errorf("nothing to hand back: Kueue admits in ClusterQueue(s) %s already: no annotation %s, and no lock; to end a hold, set spec.stopPolicy to None",
 			strings.Join(s.names, ", "), apis.EngineAnnotation))
 	}
-	var text strings.Builder
-	text.WriteString("Kueue will admit instead of Tranche in:\n")
-	for _, name := range s.names {
-		if !slices.Contains(names, name) {
-			fmt.Fprintf(&text, "- ClusterQueue %s: is Kueue's already, and stays as it is\n", name)
-			continue
-		}
-		fmt.Fprintf(&text, "- ClusterQueue %s: no annotation %s", name, apis.EngineAnnotation)
-		if isHeldForTranche(s.queues[name]) {
-			text.WriteString(", spec.stopPolicy: Hold, because it is held for Tranche\n")
-			continue
-		}
-		text.WriteString(", spec.stopPolicy: None\n")
-	}
-	text.WriteString("What runs goes on, and what waits keeps its place. Without an AdmissionCheck for stage safety, JobSets that have begun in stages can deadlock.\n")
-	_, err := io.WriteString(out, text.String())
-	return err
+	return p, nil
 }
 
 // checkMissing returns an error if the user has not named all ClusterQueues of a tree.

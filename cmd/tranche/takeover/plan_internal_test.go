@@ -36,12 +36,26 @@ func TestPlanTakeover(t *testing.T) {
 		"half a tree":     {func(s *state) { s.missing = []string{"serving"} }, "serving; a tree changes as a whole: tranche takeover research serving", true},
 		"obstacle":        {func(s *state) { s.obstacles = []string{"ClusterQueue research: AdmissionCheck x"} }, "- ClusterQueue research: AdmissionCheck x", true},
 	} {
-		var out strings.Builder
-		err := planTakeover(&out, stateOf(c.change))
-		if !strings.Contains(out.String(), c.want) || (err != nil) != c.isRefused {
-			t.Errorf("%s: the plan is %q with error %v, want %q", name, out.String(), err, c.want)
+		out, err := textOf(t, planTakeover, stateOf(c.change))
+		if !strings.Contains(out, c.want) || (err != nil) != c.isRefused {
+			t.Errorf("%s: the plan is %q with error %v, want %q", name, out, err, c.want)
 		}
 	}
+}
+
+// textOf returns a plan as text, and the error of its obstacles.
+func textOf(t *testing.T, plan func(*state) (*Plan, error), s *state) (string, error) {
+	t.Helper()
+	p, err := plan(s)
+	if err != nil {
+		return "", err
+	}
+	blocked := p.block()
+	var out strings.Builder
+	if err := p.writeText(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), blocked
 }
 
 // TestDifferences lists what differs, and only what can: some lines are about fields that a ClusterQueue may not have.
@@ -68,16 +82,15 @@ func TestDifferences(t *testing.T) {
 		"checks":     {[]func(*kueue.ClusterQueue){isChecked}, []string{checks}},
 		"all":        {[]func(*kueue.ClusterQueue){preempts, isStrict, isChecked}, []string{preemption, strict, checks}},
 	} {
-		var out strings.Builder
-		s := stateOf(func(s *state) {
+		out, err := textOf(t, planTakeover, stateOf(func(s *state) {
 			for _, change := range c.changes {
 				change(s.queues["research"])
 			}
-		})
-		if err := planTakeover(&out, s); err != nil {
+		}))
+		if err != nil {
 			t.Fatal(err)
 		}
-		_, got, _ := strings.Cut(out.String(), "What will differ:\n")
+		_, got, _ := strings.Cut(out, "What will differ:\n")
 		want := slices.Concat(always, c.want, []string{"- more: docs/migrate-from-kueue.md#different"})
 		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(got), "\n")); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
@@ -86,32 +99,32 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestPlanHandBack(t *testing.T) {
-	var out strings.Builder
 	held := stateOf(func(s *state) {
 		s.queues["research"].Annotations = map[string]string{apis.EngineAnnotation: apis.EngineTranche, apis.StopPolicyAnnotation: "Hold"}
 	})
-	if err := planHandBack(&out, held); err != nil || !strings.Contains(out.String(), "spec.stopPolicy: Hold, because it is held for Tranche") {
-		t.Errorf("the plan is %q, %v", out.String(), err)
+	if out, err := textOf(t, planHandBack, held); err != nil || !strings.Contains(out, "spec.stopPolicy: Hold, because it is held for Tranche") {
+		t.Errorf("the plan is %q, %v", out, err)
 	}
-	if err := planHandBack(io.Discard, stateOf(func(s *state) { s.missing = []string{"serving"} })); err == nil {
-		t.Error("a part of a tree may be handed back")
+	half := stateOf(func(s *state) { s.missing = []string{"serving"} })
+	if out, err := textOf(t, planHandBack, half); err == nil || !strings.Contains(out, "tranche hand-back research serving") {
+		t.Errorf("a part of a tree may be handed back: %q, %v", out, err)
 	}
 }
 
 // A hold on a ClusterQueue that is Kueue's is the administrator's own.
 func TestHandBackLeavesOthers(t *testing.T) {
 	own := stateOf(func(s *state) { s.queues["research"].Spec.StopPolicy = new(kueue.Hold) })
-	if err := planHandBack(io.Discard, own); err == nil || !strings.Contains(err.Error(), "to end a hold, set spec.stopPolicy to None") {
+	if _, err := planHandBack(own); err == nil || !strings.Contains(err.Error(), "to end a hold, set spec.stopPolicy to None") {
 		t.Errorf("a ClusterQueue that was not taken: %v", err)
 	}
 	own.names = append(own.names, "serving")
 	own.queues["serving"] = &kueue.ClusterQueue{}
 	own.locks = map[string]string{"serving": "Ending"}
-	var out strings.Builder
-	if err := planHandBack(&out, own); err != nil || !strings.Contains(out.String(), "ClusterQueue research: is Kueue's already, and stays as it is") {
-		t.Errorf("the plan is %q, %v", out.String(), err)
+	p, err := planHandBack(own)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := own.toHandBack(); len(got) != 1 || got[0] != "serving" {
+	if got := p.changed(); len(got) != 1 || got[0] != "serving" {
 		t.Errorf("hands back %v", got)
 	}
 }
