@@ -74,8 +74,8 @@ var layers = map[string][]string{
 	"shadow/auditlog":             {"apis", "shadow", "snapshot"},
 	"shadow/live":                 {"apis", "shadow", "snapshot"},
 	"simulator/internal/timeline": {},
-	// plan compares two simulations.
-	"plan":                              {"apis", "admission", "admission/charge", "simulator", "snapshot"},
+	// plan compares two simulations, and writes Jobs as the admission policies do.
+	"plan":                              {"apis", "admission", "admission/charge", "lifecycle/childjob", "lifecycle/queuedjob", "simulator", "snapshot"},
 	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
 	"simulator/internal/jobcontrollers": {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
 	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},

@@ -77,8 +77,8 @@ func Apply(s, manifests *snapshot.Snapshot, prune Prune) (*Change, error) {
 	}
 	for _, kind := range snapshot.Kinds() {
 		for object := range manifests.Objects(kind) {
-			if isWrittenByControllers(kind) {
-				c.Ignored = append(c.Ignored, fmt.Sprintf("%s %s: controllers and kubelets write objects of this kind", kind.GVK.Kind, nameOf(object)))
+			if reason := c.reasonToIgnore(kind, object); reason != "" {
+				c.Ignored = append(c.Ignored, fmt.Sprintf("%s %s: %s", kind.GVK.Kind, nameOf(object), reason))
 				continue
 			}
 			if err := c.put(kind, object); err != nil {
@@ -111,9 +111,15 @@ func (c *Change) IsEmpty() bool {
 	return !slices.ContainsFunc(c.Objects, func(o ObjectChange) bool { return o.Action != Unchanged })
 }
 
-// isWrittenByControllers reports whether users do not write objects of a kind themselves.
-func isWrittenByControllers(kind *snapshot.Kind) bool {
-	return slices.Contains([]string{"Node", "Job", "Pod", "Workload"}, kind.GVK.Kind)
+// reasonToIgnore returns why an object is not applied. It returns nothing for one that is applied.
+func (c *Change) reasonToIgnore(kind *snapshot.Kind, object snapshot.Object) string {
+	if job, is := object.(*batchv1.Job); is {
+		return c.notQueued(job)
+	}
+	if slices.Contains([]string{"Node", "Pod", "Workload"}, kind.GVK.Kind) {
+		return "controllers and kubelets write objects of this kind"
+	}
+	return ""
 }
 
 func isPrunable(kind *snapshot.Kind) bool {
@@ -209,7 +215,7 @@ func (c *Change) create(object snapshot.Object) error {
 	case *jobSet:
 		return c.submit(object)
 	case *batchv1.Job:
-		return c.submitJob(object)
+		submitJob(object)
 	}
 	return nil
 }
@@ -257,8 +263,11 @@ func (c *Change) followPriorities() {
 // merge returns an object as it is after a manifest was applied. Fields that the API server and controllers write stay. Labels and annotations are
 // added, because a snapshot does not show which of them came from manifests; those of Tranche that only users write are replaced.
 func merge(kind *snapshot.Kind, before, manifest snapshot.Object) (snapshot.Object, error) {
-	if js, is := manifest.(*jobSet); is {
-		return mergeJobSet(before.(*jobSet), js) //nolint:forcetypeassert // objects of one kind
+	switch manifest := manifest.(type) {
+	case *jobSet:
+		return mergeJobSet(before.(*jobSet), manifest) //nolint:forcetypeassert // objects of one kind
+	case *batchv1.Job:
+		return mergeJob(before.(*batchv1.Job), manifest) //nolint:forcetypeassert // objects of one kind
 	}
 	old, err := tree(before)
 	if err != nil {
@@ -321,10 +330,15 @@ func refuseImmutable(kind *snapshot.Kind, fields []Field) error {
 	if kind.GVK.Kind != "JobSet" {
 		return nil
 	}
+	return refuseFields(fields, isMutable)
+}
+
+// refuseFields returns an error about the fields of a spec that may not change.
+func refuseFields(fields []Field, isMutable func(path string) bool) error {
 	var problems []error
 	for _, field := range fields {
 		if strings.HasPrefix(field.Path, "spec.") && !isMutable(field.Path) {
-			problems = append(problems, fmt.Errorf("%s is immutable, and is %s instead of %s: submit a JobSet of another name, or delete this one first",
+			problems = append(problems, fmt.Errorf("%s is immutable, and is %s instead of %s: submit it with another name, or delete this one first",
 				field.Path, cmp.Or(field.After, "absent"), cmp.Or(field.Before, "absent")))
 		}
 	}
@@ -347,20 +361,13 @@ func Submit(s, manifests *snapshot.Snapshot) (*Change, error) {
 	if len(manifests.JobSets)+len(manifests.Jobs) == 0 {
 		return nil, errors.New("the manifests have no JobSet and no Job: name a file with one")
 	}
-	others := *manifests
-	others.Jobs = nil
-	c, err := Apply(s, &others, Kept)
+	c, err := Apply(s, manifests, Kept)
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range snapshot.Kinds() {
-		for object := range manifests.Objects(kind) {
-			if kind.GVK.Kind != jobKind {
-				break
-			}
-			if err := c.put(kind, object); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", jobKind, nameOf(object), err)
-			}
+	for _, job := range manifests.Jobs {
+		if reason := c.notQueued(job); reason != "" {
+			return nil, fmt.Errorf("%s %s: %s", jobKind, nameOf(job), reason)
 		}
 	}
 	for i := range c.Objects {

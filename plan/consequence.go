@@ -22,9 +22,10 @@ type Stage struct {
 	Namespace string `json:"namespace"`
 	// Workload is the name of the quota Workload.
 	Workload string `json:"workload"`
-	// JobSet, Stage and Growth are empty if it belongs to no JobSet.
+	// JobSet, Stage and Growth are empty if it belongs to no JobSet. Then Job is the queued Job that it belongs to, if any.
 	JobSet string `json:"jobSet,omitempty"`
 	Stage  string `json:"stage,omitempty"`
+	Job    string `json:"job,omitempty"`
 	Growth int    `json:"growth,omitempty"`
 }
 
@@ -138,7 +139,7 @@ func compare(before, after *simulator.Outcome) []Consequence {
 		delete(old, now.Workload)
 	}
 	for _, was := range old {
-		gone := simulator.Record{Workload: was.Workload, JobSet: was.JobSet, Stage: was.Stage, Growth: was.Growth, IsAdmitted: was.IsAdmitted, End: simulator.Gone}
+		gone := simulator.Record{Workload: was.Workload, JobSet: was.JobSet, Stage: was.Stage, Job: was.Job, Growth: was.Growth, IsAdmitted: was.IsAdmitted, End: simulator.Gone}
 		c.compare(was, &simulator.History{Record: gone})
 	}
 	c.addBases(before, after)
@@ -168,7 +169,7 @@ func jobSetOf(h *simulator.History) admission.StageKey {
 }
 
 func stageOf(h *simulator.History) Stage {
-	return Stage{Namespace: h.Workload.Namespace, Workload: h.Workload.Name, JobSet: h.JobSet, Stage: h.Stage, Growth: h.Growth}
+	return Stage{Namespace: h.Workload.Namespace, Workload: h.Workload.Name, JobSet: h.JobSet, Stage: h.Stage, Job: h.Job, Growth: h.Growth}
 }
 
 // startsOf returns the starts of a quota Workload: each eviction is that after the start with the same index. The first start of one that was admitted

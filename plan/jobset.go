@@ -48,21 +48,8 @@ func (c *Change) hasLocalQueue(namespace, name string) bool {
 // mergeJobSet returns a JobSet as it is after a manifest was applied. Admission policies, the JobSet controller and the manager have added fields to
 // it, so the fields of the manifest are laid over those of the JobSet.
 func mergeJobSet(before, manifest *jobSet) (*jobSet, error) {
-	old, err := tree(before)
-	if err != nil {
-		return nil, err
-	}
-	now, err := tree(manifest)
-	if err != nil {
-		return nil, err
-	}
-	delete(now, "status")
-	content, err := json.Marshal(overlay(old, now))
-	if err != nil {
-		return nil, err
-	}
 	merged := &jobSet{}
-	if err := json.Unmarshal(content, merged); err != nil {
+	if err := layOver(before, manifest, merged); err != nil {
 		return nil, err
 	}
 	labels, annotations := merged.Labels, merged.Annotations
@@ -74,6 +61,24 @@ func mergeJobSet(before, manifest *jobSet) (*jobSet, error) {
 		merged.Spec.Suspend = new(ptr.Deref(before.Spec.Suspend, false))
 	}
 	return merged, nil
+}
+
+// layOver decodes the fields of an object with those of a manifest over them, but for the status.
+func layOver(before, manifest, merged any) error {
+	old, err := tree(before)
+	if err != nil {
+		return err
+	}
+	now, err := tree(manifest)
+	if err != nil {
+		return err
+	}
+	delete(now, "status")
+	content, err := json.Marshal(overlay(old, now))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, merged)
 }
 
 // overlay returns the fields of both objects. The second one counts where both have a field. Elements of lists are matched by their names.
@@ -116,7 +121,10 @@ func isMutable(path string) bool {
 	return isInJob && slices.ContainsFunc([]string{
 		"metadata", "spec.parallelism", "spec.completions", "spec.template.metadata", "spec.template.spec.nodeSelector", "spec.template.spec.tolerations",
 		"spec.template.spec.schedulingGates",
-	}, func(field string) bool {
-		return inJob == field || strings.HasPrefix(inJob, field+".") || strings.HasPrefix(inJob, field+"[")
-	})
+	}, func(field string) bool { return isWithin(inJob, field) })
+}
+
+// isWithin reports whether a path is that of a field or of a part of it.
+func isWithin(path, field string) bool {
+	return path == field || strings.HasPrefix(path, field+".") || strings.HasPrefix(path, field+"[")
 }

@@ -1,15 +1,19 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/internal/durations"
@@ -19,10 +23,11 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// A ChangedWorld is a scenario in which administrators change queues, and users submit JobSets, at the end: the lines behind the first run line. It has what really happens,
-// without a snapshot in between, if each stage runs as long as its limit.
+// A ChangedWorld is a scenario in which administrators change queues, and users submit JobSets and Jobs, at the end: the lines behind the first run line. It has
+// what really happens, without a snapshot in between, if each stage runs as long as its limit.
 type ChangedWorld struct {
-	// Before has the objects before the change, and Manifests those of administrators with it and the JobSets that are submitted.
+	// Before has the objects before the change, and Manifests those of administrators with it and the JobSets and Jobs that are
+	// submitted.
 	Before, Manifests *snapshot.Snapshot
 	// Without and With are what happens without and with the change.
 	Without, With *Outcome
@@ -50,11 +55,7 @@ func RunChanged(script *scenario.Scenario, config *configapi.Configuration, hori
 				f()
 			}
 			w.Manifests = manifestsOf(s)
-			for _, js := range sorted(s.JobSets) {
-				if !slices.ContainsFunc(w.Before.JobSets, func(old *jobsetapi.JobSet) bool { return old.UID == js.UID }) {
-					w.Manifests.JobSets = append(w.Manifests.JobSets, s.UserJobs[types.NamespacedName{Namespace: js.Namespace, Name: js.Name}].NewJobSet())
-				}
-			}
+			w.submitted(s)
 		}
 		until := s.Now + horizon
 		if err := s.advanceTo(until); err != nil {
@@ -71,6 +72,24 @@ func RunChanged(script *scenario.Scenario, config *configapi.Configuration, hori
 		}
 	}
 	return w, nil
+}
+
+// submitted adds the JobSets and queued Jobs that are not in the snapshot to the manifests, the Jobs as users write them.
+func (w *ChangedWorld) submitted(s *simulation) {
+	for _, js := range sorted(s.JobSets) {
+		if !slices.ContainsFunc(w.Before.JobSets, func(old *jobsetapi.JobSet) bool { return old.UID == js.UID }) {
+			w.Manifests.JobSets = append(w.Manifests.JobSets, s.UserJobs[types.NamespacedName{Namespace: js.Namespace, Name: js.Name}].NewJobSet())
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.QueuedJobs), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }) {
+		if slices.ContainsFunc(w.Before.Jobs, func(old *batchv1.Job) bool { return old.Namespace == key.Namespace && old.Name == key.Name }) {
+			continue
+		}
+		job := s.QueuedJobs[key].NewJob()
+		job.Spec.Suspend = nil
+		delete(job.Labels, apis.HoldLabel)
+		w.Manifests.Jobs = append(w.Manifests.Jobs, job)
+	}
 }
 
 // frozen returns a snapshot whose objects the simulation does not change.
@@ -155,7 +174,7 @@ func HistoriesOf(o *Outcome) map[admission.StageKey]History {
 	names := map[admission.StageKey]admission.StageKey{}
 	for i := range o.Histories {
 		h := &o.Histories[i]
-		names[h.Workload] = NameOf(h.Workload, h.JobSet, h.Stage, h.Growth)
+		names[h.Workload] = NameOf(h.Workload, cmp.Or(h.JobSet, h.Job), h.Stage, h.Growth)
 	}
 	all := map[admission.StageKey]History{}
 	for i := range o.Histories {
@@ -176,10 +195,10 @@ func HistoriesOf(o *Outcome) map[admission.StageKey]History {
 	return all
 }
 
-// NameOf returns the name of a quota Workload without the hash of the UID of its JobSet: a JobSet that is submitted gets another UID than in a plan.
-func NameOf(workload admission.StageKey, jobSet, stage string, growth int) admission.StageKey {
-	if jobSet == "" {
+// NameOf returns the name of a quota Workload without the hash of the UID of its JobSet or Job: one that is submitted gets another UID than in a plan.
+func NameOf(workload admission.StageKey, owner, stage string, growth int) admission.StageKey {
+	if owner == "" {
 		return workload
 	}
-	return admission.StageKey{Namespace: workload.Namespace, Name: fmt.Sprintf("%s/%s+%d", jobSet, stage, growth)}
+	return admission.StageKey{Namespace: workload.Namespace, Name: fmt.Sprintf("%s/%s+%d", owner, stage, growth)}
 }

@@ -2,6 +2,7 @@ package simulator_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -100,7 +101,7 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 	named := map[admission.StageKey]map[plan.Kind]int{}
 	for i := range p.Consequences {
 		c := &p.Consequences[i]
-		key := simulator.NameOf(admission.StageKey{Namespace: c.Namespace, Name: c.Workload}, c.JobSet, c.Stage.Stage, c.Growth)
+		key := simulator.NameOf(admission.StageKey{Namespace: c.Namespace, Name: c.Workload}, cmp.Or(c.JobSet, c.Job), c.Stage.Stage, c.Growth)
 		if named[key] == nil {
 			named[key] = map[plan.Kind]int{}
 		}

@@ -50,7 +50,8 @@ func NewCommand(version string) *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Predict what applying manifests changes for JobSets",
 		Long: "Predict what follows if manifests are applied: which objects change in which fields, and then which quota Workloads are newly admitted,\n" +
-			"delayed, preempted or evicted with the work that they lose, or can never fit. Nothing is written to the cluster.\n\n" + limits + exitCodes,
+			"delayed, preempted or evicted with the work that they lose, or can never fit. JobSets, and Jobs in queues, count as submitted. Nothing is written\n" +
+			"to the cluster.\n\n" + limits + exitCodes,
 		Example: "  tranche plan -f queues/                                        # the change for the cluster of the kubeconfig\n" +
 			"  tranche plan -f queues/ --snapshot cluster.tar.gz -o markdown  # as a comment of a pull request\n" +
 			"  kustomize build queues | tranche plan -f - --until 72h",

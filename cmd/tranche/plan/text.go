@@ -150,6 +150,10 @@ func words(kind plan.Kind) string {
 // subject names what a quota Workload stands for.
 func subject(s *plan.Stage) string {
 	switch {
+	case s.Job != "" && s.Growth > 0:
+		return fmt.Sprintf("Job %s/%s, growth %d", s.Namespace, s.Job, s.Growth)
+	case s.Job != "":
+		return "Job " + s.Namespace + "/" + s.Job
 	case s.JobSet == "":
 		return "Workload " + s.Namespace + "/" + s.Workload
 	case s.Growth > 0:

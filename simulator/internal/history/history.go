@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -21,9 +23,9 @@ import (
 type Record struct {
 	// Workload is the quota Workload.
 	Workload admission.StageKey
-	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet.
-	JobSet, Stage string
-	Growth        int
+	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet; then Job is the queued Job that it belongs to, if any.
+	JobSet, Stage, Job string
+	Growth             int
 	// IsAdmitted is true if it was admitted before the snapshot and is not being evicted.
 	IsAdmitted bool
 	// Starts are the times at which it is admitted. An earlier admission is not among them.
@@ -146,6 +148,8 @@ func (r *Recorder) recordOf(w *kueue.Workload) *Record {
 		r.records[key] = &Record{Workload: key}
 		if js := w.Labels[apis.JobSetLabel]; js != "" {
 			*r.records[key] = Record{Workload: key, JobSet: js, Stage: w.Labels[apis.StageLabel], Growth: jobsetstate.GrowthNumber(w)}
+		} else if owner := metav1.GetControllerOf(w); owner != nil && owner.Kind == "Job" && owner.APIVersion == batchv1.SchemeGroupVersion.String() {
+			*r.records[key] = Record{Workload: key, Job: owner.Name, Growth: jobsetstate.GrowthNumber(w)}
 		}
 	}
 	return r.records[key]

@@ -17,7 +17,7 @@ import (
 )
 
 // Change writes the objects in which two snapshots differ into a cluster that was filled with the first one, as administrators and users do while the
-// manager runs. Objects that only the first one has are deleted. Pods, quota Workloads and the Jobs that exist are not compared: controllers write them.
+// manager runs. Objects that only the first one has are deleted. Pods, quota Workloads and the Jobs of JobSets are not compared: controllers write them.
 // It returns the JobSets and Jobs of the second snapshot that are not simulated. Pods of new ones take stopAfter to terminate.
 func Change(cl *cluster.Cluster, before, after *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) ([]LeftOut, error) {
 	// Objects that others refer to come first.
@@ -61,11 +61,8 @@ func Change(cl *cluster.Cluster, before, after *snapshot.Snapshot, config *confi
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(now.QueuedJobs), cluster.CompareKeys) {
-		if job := now.QueuedJob(key); cl.QueuedJobs[key] == nil && job != nil {
-			cl.QueuedJobs[key] = now.QueuedJobs[key]
-			created := job.DeepCopy() // the snapshot has the original
-			created.UID = ""
-			cl.PutJob(created)
+		if err := changeQueuedJob(cl, key, old, now); err != nil {
+			return nil, err
 		}
 	}
 	return leftOut, nil
@@ -133,5 +130,31 @@ func changeJobSet(cl *cluster.Cluster, key types.NamespacedName, old, now *clust
 	patched.Generation++
 	cl.PutJobSet(patched)
 	cl.PutPlan(current)
+	return nil
+}
+
+// changeQueuedJob submits a Job, or changes its fields in which two simulations differ.
+func changeQueuedJob(cl *cluster.Cluster, key types.NamespacedName, old, now *cluster.Cluster) error {
+	j, job := now.QueuedJobs[key], now.QueuedJob(key)
+	current, was := cl.QueuedJobs[key], old.QueuedJobs[key]
+	switch {
+	case job == nil:
+		return nil
+	case current == nil:
+		cl.QueuedJobs[key] = j
+		created := job.DeepCopy() // the snapshot has the original
+		created.UID = ""
+		cl.PutJob(created)
+		return nil
+	case was == nil || cl.QueuedJob(key) == nil || equality.Semantic.DeepEqual(old.QueuedJob(key), job) && was.Priority == j.Priority:
+		return nil
+	}
+	current.Submission, current.PriorityClass = j.Submission, j.PriorityClass
+	patched, err := cluster.Patched(old.QueuedJob(key), job, cl.QueuedJob(key))
+	if err != nil {
+		return err
+	}
+	patched.Generation++
+	cl.PutJob(patched)
 	return nil
 }
