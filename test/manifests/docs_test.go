@@ -51,6 +51,9 @@ func TestDocumentOverlay(t *testing.T) {
 	}
 }
 
+// hookJob is how the Job that plans a change begins.
+const hookJob = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: plan-queues\n"
+
 // TestDocumentHook builds the directory of queues with a hook of Argo CD: the ConfigMap that the hook mounts is a hook of an earlier wave.
 func TestDocumentHook(t *testing.T) {
 	dir := t.TempDir()
@@ -62,9 +65,9 @@ func TestDocumentHook(t *testing.T) {
 	write("queues.yaml", run(t, "cat", "plan/testdata/quota-raised/queues.yaml"))
 	for _, block := range blocks(t) {
 		switch {
-		case block.Language == "yaml" && strings.Contains(block.Text, "\nconfigMapGenerator:"):
+		case block.Language == "yaml" && strings.Contains(block.Text, "\nconfigMapGenerator:") && strings.Contains(block.Text, "argocd"):
 			write("kustomization.yaml", block.Text)
-		case block.Language == "yaml" && strings.Contains(block.Text, "\n  name: plan-queues\n"):
+		case block.Language == "yaml" && strings.HasPrefix(block.Text, hookJob):
 			write("plan-queues.yaml", block.Text)
 		}
 	}
@@ -79,6 +82,43 @@ func TestDocumentHook(t *testing.T) {
 	}
 	if wave := field(t, configMap, "metadata", "annotations", "argocd.argoproj.io/sync-wave"); wave != "-1" {
 		t.Errorf("the ConfigMap is in wave %v, want -1", wave)
+	}
+}
+
+// TestDocumentFlux builds the directories of the Kustomizations of Flux: another quota gives the Job another ConfigMap, so that it runs again.
+func TestDocumentFlux(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "applied"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, block := range blocks(t) {
+		switch {
+		case block.Language != "yaml":
+		case strings.Contains(block.Text, "files: [applied/queues.yaml]"):
+			write("kustomization.yaml", block.Text)
+		case strings.HasPrefix(block.Text, hookJob):
+			write("plan-queues.yaml", block.Text)
+		}
+	}
+	mounted := map[string]bool{}
+	for _, change := range []string{"quota-raised", "quota-cut"} {
+		queues := run(t, "cat", "plan/testdata/"+change+"/queues.yaml")
+		write("applied/queues.yaml", queues)
+		got := objects(t, kustomize(t, dir))
+		volume := field(t, got["Job//plan-queues"], "spec", "template", "spec", "volumes").([]any)[0].(map[string]any)
+		name := field(t, volume, "configMap", "name").(string)
+		if mounts := field(t, got["ConfigMap//"+name], "data", "queues.yaml"); mounts != queues {
+			t.Errorf("the Job mounts ConfigMap %s with %v", name, mounts)
+		}
+		mounted[name] = true
+	}
+	if len(mounted) != 2 {
+		t.Errorf("the Job mounts %v: it does not change with the queues", mounted)
 	}
 }
 

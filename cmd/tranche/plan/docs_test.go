@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	flux "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
@@ -185,5 +186,39 @@ func TestDocumentedHook(t *testing.T) {
 	}
 	if !ran {
 		t.Error("the document has no Job")
+	}
+}
+
+// TestDocumentedFlux decodes the Kustomizations of Flux with its types: that of the queues waits for that of the plan, which is ready when the Job has
+// succeeded, and recreates the Job.
+func TestDocumentedFlux(t *testing.T) {
+	applied := map[string]*flux.Kustomization{}
+	for _, block := range blocks(t) {
+		if block.Language != "yaml" {
+			continue
+		}
+		for document := range strings.SplitSeq(block.Text, "\n---\n") {
+			if !strings.Contains(document, "apiVersion: "+flux.GroupVersion.String()+"\n") {
+				continue
+			}
+			k := &flux.Kustomization{}
+			if err := yaml.UnmarshalStrict([]byte(document), k); err != nil {
+				t.Fatalf("%s: %v", &block, err)
+			}
+			if k.Kind != flux.KustomizationKind || k.Spec.Path == "" || k.Spec.Interval.Duration <= 0 || k.Spec.SourceRef.Kind == "" || k.Spec.SourceRef.Name == "" {
+				t.Errorf("%s lacks what the schema requires: %+v", &block, k)
+			}
+			applied[k.Name] = k
+		}
+	}
+	queues, plans := applied["queues"], applied["plan-queues"]
+	if queues == nil || plans == nil {
+		t.Fatalf("the document has %d Kustomizations, want queues and plan-queues", len(applied))
+	}
+	if len(queues.Spec.DependsOn) != 1 || queues.Spec.DependsOn[0].Name != plans.Name || queues.Namespace != plans.Namespace || queues.Spec.SourceRef != plans.Spec.SourceRef {
+		t.Errorf("the queues do not depend on the plan of the same source: %+v", queues.Spec)
+	}
+	if !plans.Spec.Wait || !plans.Spec.Force || plans.Spec.TargetNamespace == "" {
+		t.Errorf("the plan does not wait for the Job, recreate it, and have its namespace: %+v", plans.Spec)
 	}
 }
