@@ -29,7 +29,7 @@ func LoseNodes(s *snapshot.Snapshot, selector labels.Selector) (*Change, error) 
 		}
 	}
 	if len(l.names) == 0 {
-		return nil, fmt.Errorf("no node of the snapshot has labels that match %q: it has %d nodes", selector, len(s.Nodes))
+		return nil, fmt.Errorf("no node of the snapshot has labels that match %q: it has %d nodes; correct the labels, or take a snapshot with the right to list nodes", selector, len(s.Nodes))
 	}
 	changed := &snapshot.Snapshot{}
 	for _, q := range s.ClusterQueues {

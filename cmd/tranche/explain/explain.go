@@ -55,7 +55,7 @@ func NewCommand(version string) *cobra.Command {
 			"a snapshot that the command takes with your own rights, like everything else if the visibility API is not served or you may not read it.\n" +
 			"Without the rights, or in a large cluster, it says so instead. With --watch, the snapshot is taken again after ten times as long as it took.\n\n" +
 			"With --snapshot, everything comes from a snapshot of the cluster, without the cluster.\n\n" +
-			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
+			"Exit code: 0 if there is an answer, also if a signal ends --watch after it; 1 if there is none; 2 on bad input.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a job/index\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
 			"  tranche explain -n team-a fine-tune-llm -o wide   # with flavors, amounts and times\n" +
 			"  tranche explain -n team-a fine-tune-llm --watch   # again whenever the answer changes, until interrupted\n" +
@@ -147,6 +147,9 @@ type subjectName struct {
 // parseName reads a name that may begin with a kind, as kubectl accepts it.
 func parseName(text string) (subjectName, error) {
 	kind, name, hasKind := strings.Cut(text, "/")
+	if text == "" || hasKind && name == "" {
+		return subjectName{}, fmt.Errorf("%q names no object: write NAME, or KIND/NAME as in jobset/train", text)
+	}
 	if !hasKind {
 		return subjectName{NamespacedName: types.NamespacedName{Name: text}}, nil
 	}
@@ -298,7 +301,7 @@ func compareStages(a, b *kueue.Workload) int {
 func errNotFound(name subjectName) error {
 	kinds := cmp.Or(name.Kind, "JobSet, Job or quota Workload")
 	if name.Namespace == "" {
-		return fmt.Errorf("the snapshot has no %s %q in any namespace", kinds, name.Name)
+		return fmt.Errorf("the snapshot has no %s %q in any namespace: correct the name, or take a snapshot that has it", kinds, name.Name)
 	}
-	return fmt.Errorf("namespace %q has no %s %q", name.Namespace, kinds, name.Name)
+	return fmt.Errorf("namespace %q has no %s %q: correct the name, or name another namespace with -n", name.Namespace, kinds, name.Name)
 }

@@ -41,7 +41,7 @@ func NewCommand(version string) *cobra.Command {
 			"ends when its maximum execution time has passed: \"by\" a time. If a stage cannot start before others end that have no maximum execution\n" +
 			"time, its start is unknown, and these others are named. If earlier JobSets of the same series have run, it is also expected \"about\" a time.\n" +
 			"Later submissions and failures are not predicted.\n\n" +
-			"Exit code: 0 if there is an answer; 1 if there is none; 2 on bad input.",
+			"Exit code: 0 if there is an answer, also if a signal ends --watch after it; 1 if there is none; 2 on bad input.",
 		Example: "  tranche pending -n team-a                       # in all LocalQueues of a namespace\n" +
 			"  tranche pending -n team-a --queue main\n" +
 			"  tranche pending --cluster-queue gpus --limit 20\n" +

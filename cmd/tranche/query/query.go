@@ -65,14 +65,17 @@ func NewScheme() (*runtime.Scheme, error) {
 }
 
 // LoadKubeconfig reads a kubeconfig file. Without a path it reads $KUBECONFIG, ~/.kube/config, or the ServiceAccount of the pod. The version of the
-// program becomes part of the user agent.
+// program becomes part of the user agent. Errors are bad input.
 func LoadKubeconfig(path, version string) (clientcmd.ClientConfig, *rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) && path == "" {
+		return nil, nil, exitcode.AsBadInput(errors.New("read kubeconfig: no configuration has been provided: name a file with --kubeconfig or $KUBECONFIG"))
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read kubeconfig %q: %w", path, err)
+		return nil, nil, exitcode.AsBadInput(fmt.Errorf("read kubeconfig %q: %w", path, err))
 	}
 	config.UserAgent = "tranche/" + version
 	return loader, config, nil
@@ -82,7 +85,7 @@ func LoadKubeconfig(path, version string) (clientcmd.ClientConfig, *rest.Config,
 func (f *Flags) Connect() (*Cluster, error) {
 	loader, config, err := LoadKubeconfig(f.Kubeconfig, f.Version)
 	if err != nil {
-		return nil, exitcode.AsBadInput(err)
+		return nil, err
 	}
 	c := &Cluster{Namespace: f.Namespace}
 	if c.Namespace == "" {
@@ -109,7 +112,7 @@ func (f *Flags) Connect() (*Cluster, error) {
 func (f *Flags) ConnectToRead() (client.Client, error) {
 	_, config, err := LoadKubeconfig(f.Kubeconfig, f.Version)
 	if err != nil {
-		return nil, exitcode.AsBadInput(err)
+		return nil, err
 	}
 	scheme, err := NewScheme()
 	if err != nil {
