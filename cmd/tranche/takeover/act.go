@@ -45,7 +45,7 @@ func (s *state) write(ctx context.Context, c *Change) error {
 	}
 	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}
 	if err := s.client.Patch(ctx, q, client.RawPatch(types.MergePatchType, data)); err != nil {
-		return fmt.Errorf("change ClusterQueue %s: %w", c.Name, err)
+		return fmt.Errorf("change ClusterQueue %s: %w", c.Name, ended(err))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (s *state) endHold(ctx context.Context, c *Change) error {
 	return ended(err)
 }
 
-// ended returns the error of a wait as one about the wait. The error of an interrupted verb would not say that the ClusterQueues are held.
+// ended returns the error of a context that has ended as one that is not replaced: that of an interrupted verb would not say what is held.
 func ended(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

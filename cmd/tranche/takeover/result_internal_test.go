@@ -1,8 +1,10 @@
 package takeover
 
 import (
+	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +99,21 @@ func golden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s: -want +got\n%s", path, diff)
+	}
+}
+
+// TestEnded: the program replaces errors of contexts by one that does not say that ClusterQueues are held.
+func TestEnded(t *testing.T) {
+	refused := errors.New("refused")
+	for want, err := range map[string]error{
+		"interrupted": fmt.Errorf("patch: %w", context.Canceled), "timed out": fmt.Errorf("patch: %w", context.DeadlineExceeded), "refused": refused,
+	} {
+		if got := ended(err); got.Error() != want || errors.Is(got, context.Canceled) || errors.Is(got, context.DeadlineExceeded) {
+			t.Errorf("%v ends as %v, want %s", err, got, want)
+		}
+	}
+	if err := ended(nil); err != nil {
+		t.Errorf("no error ends as %v", err)
 	}
 }
 
