@@ -1,13 +1,17 @@
 package takeover
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -126,6 +130,20 @@ func TestHandBackLeavesOthers(t *testing.T) {
 	}
 	if got := p.changed(); len(got) != 1 || got[0] != "serving" {
 		t.Errorf("hands back %v", got)
+	}
+}
+
+// TestUnreadable: the cure depends on why the API server lists nothing.
+func TestUnreadable(t *testing.T) {
+	queues := schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "clusterqueues"}
+	for want, err := range map[string]error{
+		"; ask for the right to list them, for example by a ClusterRoleBinding to the ClusterRole tranche-snapshot-reader": apierrors.NewForbidden(queues, "", errors.New("no")),
+		"; install Kueue, or name another cluster with --kubeconfig":                                                       &apimeta.NoKindMatchError{},
+		"list ClusterQueues: refused": errors.New("refused"),
+	} {
+		if got := unreadable("ClusterQueues", err).Error(); !strings.HasSuffix(got, want) {
+			t.Errorf("the error is %q, want %q", got, want)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -15,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/controllers/takeover"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 // A state is what the cluster says about the ClusterQueues that the user names.
@@ -38,9 +41,12 @@ func read(ctx context.Context, c client.Client, names []string) (*state, error) 
 	var cohorts kueue.CohortList
 	var flavors kueue.ResourceFlavorList
 	var checks kueue.AdmissionCheckList
-	for kind, list := range map[string]client.ObjectList{"ClusterQueues": &queues, "Cohorts": &cohorts, "ResourceFlavors": &flavors, "AdmissionChecks": &checks} {
-		if err := c.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("list %s: %w; are Kueue's CRDs installed?", kind, err)
+	for _, of := range []struct {
+		kind string
+		list client.ObjectList
+	}{{"ClusterQueues", &queues}, {"Cohorts", &cohorts}, {"ResourceFlavors", &flavors}, {"AdmissionChecks", &checks}} {
+		if err := c.List(ctx, of.list); err != nil {
+			return nil, unreadable(of.kind, err)
 		}
 	}
 	for i := range queues.Items {
@@ -48,7 +54,7 @@ func read(ctx context.Context, c client.Client, names []string) (*state, error) 
 	}
 	for _, name := range s.names {
 		if s.queues[name] == nil {
-			return nil, exitcode.AsBadInput(fmt.Errorf("there is no ClusterQueue %s", name))
+			return nil, exitcode.AsBadInput(fmt.Errorf("there is no ClusterQueue %s: correct the name, or name another cluster with --kubeconfig", name))
 		}
 	}
 	engine, err := admission.New(admission.Config{Leader: admission.LedByKueue})
@@ -72,6 +78,17 @@ func read(ctx context.Context, c client.Client, names []string) (*state, error) 
 	}
 	s.judge(engine)
 	return s, s.readManagers(ctx)
+}
+
+// unreadable returns why objects of a kind cannot be read, and what to do.
+func unreadable(kind string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("list %s: %w; ask for the right to list them, for example by a ClusterRoleBinding to the ClusterRole %s", kind, err, collect.ReaderRole)
+	case apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return fmt.Errorf("list %s: %w; install Kueue, or name another cluster with --kubeconfig", kind, err)
+	}
+	return fmt.Errorf("list %s: %w", kind, err)
 }
 
 // asking returns a ClusterQueue as a takeover changes it.
