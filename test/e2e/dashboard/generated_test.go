@@ -51,8 +51,12 @@ func serveAsOf(taken time.Time, objects ...metav1.Object) string {
 	})
 	files, err := page.Files()
 	Expect(err).NotTo(HaveOccurred())
+	now := time.Now
+	if !taken.IsZero() {
+		now = func() time.Time { return taken }
+	}
 	s := httptest.NewServer(server.New(&server.Config{
-		Store: store, Page: files, About: func() server.About { return server.About{Version: "v0", IsSynced: true, TakenAt: taken} },
+		Store: store, Page: files, Now: now, About: func() server.About { return server.About{Version: "v0", IsSynced: true, TakenAt: taken} },
 		JobSet: func(_ context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error) {
 			if of := jobSets[key]; of != nil {
 				return of, nil
