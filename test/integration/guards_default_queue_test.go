@@ -116,13 +116,21 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)),
 			"spec.schedulingGates: only Tranche's manager removes kueue.x-k8s.io/admission")
 
-		By("not changing pods that name another queue, and those of a Job, which waits itself")
+		By("not changing pods that name another queue, and those of a Job or another controller, which can wait itself")
 		named := member(label(apis.PodGroupNameLabel, "g"))
 		label(apis.QueueLabel, "main")(named)
 		named.Name = "named"
 		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
 		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
 		Expect(gatesOf(named)).To(ConsistOf(apis.PodAdmissionGate))
+		foreign := []metav1.OwnerReference{{APIVersion: "ray.io/v1", Kind: "RayCluster", Name: "ray", UID: "x", Controller: new(true)}}
+		ofRay := member(func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "of-ray", foreign })
+		Expect(tenant.Create(ctx, ofRay, client.DryRunAll)).To(Succeed())
+		Expect(ofRay.Labels).NotTo(HaveKey(apis.QueueLabel))
+		inGroup := member(func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "in-group", foreign })
+		label(apis.PodGroupNameLabel, "g")(inGroup)
+		Expect(tenant.Create(ctx, inGroup, client.DryRunAll)).To(Succeed())
+		Expect(inGroup.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
 		ofJob := member(label(batchv1.ControllerUidLabel, "x"))
 		ofJob.Name = "of-job"
 		Expect(env.adminClient.Create(ctx, ofJob, client.DryRunAll)).To(Succeed())
