@@ -159,7 +159,7 @@ var _ = Describe("Facts about Kueue", func() {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", GenerateName: "agent-", OwnerReferences: owners}, Spec: newJob("defaulted", 1).Spec.Template.Spec}
 			Expect(env.Admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
 			Expect(pod.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
-			Expect(pod.Spec.SchedulingGates).To(ConsistOf(HaveField("Name", apis.PodAdmissionGate)))
+			Expect(pod.Spec.SchedulingGates).To(ContainElement(HaveField("Name", apis.PodAdmissionGate)))
 		}
 		js := newJobSet("defaulted", "owner")
 		Expect(env.Admin.Create(ctx, js)).To(Succeed())
