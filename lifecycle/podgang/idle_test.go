@@ -231,3 +231,25 @@ func TestEvictNeedsLiveRead(t *testing.T) {
 		t.Errorf("evicts %d quota Workloads, NeedsLive is %t; want 1, true", len(step.Evict), step.NeedsLive())
 	}
 }
+
+// TestSingleHasNoIdleGrace: a gang of one releases the quota of a pod that has failed at once, because no pod of its name can be created.
+func TestSingleHasNoIdleGrace(t *testing.T) {
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Single, Namespace: "ml", Name: "pod-01"})
+	w.add(1)
+	w.settle()
+	w.admitAll()
+	w.expect("r", 1, "has started")
+	w.pods[0].Status.Phase = corev1.PodFailed
+	w.settle()
+	if !quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+		t.Errorf("the quota of the failed pod is held, and the gang requeues after %s", w.last.RequeueAfter)
+	}
+
+	again := w.add(1)
+	again.Name = "pod-01"
+	w.pods = w.pods[1:]
+	w.settle()
+	w.expect("g", 1, "")
+	w.admitAll()
+	w.expect("r", 1, "has started")
+}

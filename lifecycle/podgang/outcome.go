@@ -1,6 +1,7 @@
 package podgang
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -35,7 +37,7 @@ func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Con
 			return nil // it holds no quota any longer
 		}
 	}
-	if !b.isReplaced(w) && b.idle(w) != 0 {
+	if !b.isReplaced(w) && !b.isSingleTerminated() && b.idle(w) != 0 {
 		return nil
 	}
 	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
@@ -80,6 +82,13 @@ func (b *stepBuilder) isReplaced(w *kueue.Workload) bool {
 		slots += p.Count - reclaimed(w, p.Name, b.podsPaidBy(w))
 	}
 	return len(b.waiting) >= int(slots)
+}
+
+// isSingleTerminated reports whether the pod of a gang of one has terminated and still exists: as long as it does, its name is taken, so that no pod can be
+// recreated that would use the quota. The ReplicaSet of the pod has created another, which waits for quota of its own.
+func (b *stepBuilder) isSingleTerminated() bool {
+	pods := b.Gang.All()
+	return b.Gang.Kind == podgroup.Single && len(pods) > 0 && !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !podgroup.IsTerminal(pod) })
 }
 
 // grace returns how much is left of the time for which quota is kept that no pod uses since then.

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,7 +74,7 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		Expect(ptr.Deref(foreign.Spec.Suspend, false)).To(BeFalse())
 	}, SpecTimeout(patience))
 
-	It("queue and gate a pod that names a group and no queue, in the same request, in whatever order they are evaluated", func(ctx SpecContext) {
+	It("queue and gate a pod that names no queue, in the same request, in whatever order they are evaluated", func(ctx SpecContext) {
 		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
 		})).To(Succeed())
@@ -94,6 +95,11 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 				label(apis.PodGroupNameLabel, "g"), label(apis.CoschedulingLabel, "g"), label(apis.KoordinatorLabel, "g"), label(apis.KoordinatorOldPrefix+"name", "g"),
 				annotation(apis.PodGroupNameLabel, "g"), annotation(apis.KoordinatorPrefix+"name", "g"), annotation(apis.GroupNameAnnotation, "g"),
 				func(pod *corev1.Pod) { pod.Labels = nil; annotation(apis.GroupNameAnnotation, "g")(pod) },
+				func(*corev1.Pod) {}, func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, nil }, label(apis.PodSetLabel, "main"),
+				func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "", "web-" },
+				func(pod *corev1.Pod) {
+					pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "x", Controller: new(true)}}
+				},
 				func(pod *corev1.Pod) {
 					label(apis.PodGroupNameLabel, "g")(pod)
 					pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
@@ -110,17 +116,26 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)),
 			"spec.schedulingGates: only Tranche's manager removes kueue.x-k8s.io/admission")
 
-		By("not changing pods that name another queue, or no group")
+		By("not changing pods that name another queue, and those of a Job or another controller, which can wait itself")
 		named := member(label(apis.PodGroupNameLabel, "g"))
 		label(apis.QueueLabel, "main")(named)
 		named.Name = "named"
 		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
 		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
 		Expect(gatesOf(named)).To(ConsistOf(apis.PodAdmissionGate))
-		alone := member(func(pod *corev1.Pod) { pod.Name = "alone" })
-		Expect(tenant.Create(ctx, alone, client.DryRunAll)).To(Succeed())
-		Expect(alone.Labels).NotTo(HaveKey(apis.QueueLabel))
-		Expect(alone.Spec.SchedulingGates).To(BeEmpty())
+		foreign := []metav1.OwnerReference{{APIVersion: "ray.io/v1", Kind: "RayCluster", Name: "ray", UID: "x", Controller: new(true)}}
+		ofRay := member(func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "of-ray", foreign })
+		Expect(tenant.Create(ctx, ofRay, client.DryRunAll)).To(Succeed())
+		Expect(ofRay.Labels).NotTo(HaveKey(apis.QueueLabel))
+		inGroup := member(func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "in-group", foreign })
+		label(apis.PodGroupNameLabel, "g")(inGroup)
+		Expect(tenant.Create(ctx, inGroup, client.DryRunAll)).To(Succeed())
+		Expect(inGroup.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+		ofJob := member(label(batchv1.ControllerUidLabel, "x"))
+		ofJob.Name = "of-job"
+		Expect(env.adminClient.Create(ctx, ofJob, client.DryRunAll)).To(Succeed())
+		Expect(ofJob.Labels).NotTo(HaveKey(apis.QueueLabel))
+		Expect(ofJob.Spec.SchedulingGates).To(BeEmpty())
 	}, SpecTimeout(patience))
 
 	It("do not change a JobSet or a pod of a group without a LocalQueue of that name", func(ctx SpecContext) {

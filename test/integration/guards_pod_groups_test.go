@@ -290,8 +290,10 @@ var _ = Describe("The guards of pods of groups", func() {
 		}
 		ofJob.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 		expectAnswer(env.adminClient.Create(ctx, ofJob, client.DryRunAll), "do not belong to a JobSet or a queued Job")
-		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "", "web-" })
-		Expect(err).To(MatchError(ContainSubstring("metadata.generateName: a pod of a queue waits as a gang of one")))
+		pod, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "", "web-" })
+		Expect(err).NotTo(HaveOccurred(), "a pod whose name the API server makes up, as those of a Deployment")
+		Expect(pod.Labels).To(HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue))
+		Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate))
 		_, err = create(func(pod *corev1.Pod) { pod.Name, pod.GenerateName, pod.Labels = "", "web-", nil })
 		Expect(err).NotTo(HaveOccurred(), "a pod without a queue")
 		_, err = create(label(apis.QueueLabel, ""))

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -70,6 +72,11 @@ var _ = Describe("The guards of queued Jobs", func() {
 				Expect(job.Annotations).NotTo(HaveKey(apis.SuspendedAnnotation))
 			}
 		}
+		unnamed := newQueuedJob(namespace, "")
+		unnamed.GenerateName, unnamed.Spec.Suspend = "train-", new(false)
+		Expect(tenant.Create(ctx, unnamed, client.DryRunAll)).To(Succeed())
+		Expect(*unnamed.Spec.Suspend).To(BeTrue())
+		Expect(unnamed.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued))
 		cron := &batchv1.CronJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "every-minute"},
 			Spec: batchv1.CronJobSpec{Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{
@@ -216,6 +223,53 @@ var _ = Describe("The guards of queued Jobs", func() {
 			{"op":"replace","path":"/spec/parallelism","value":3},{"op":"replace","path":"/spec/completions","value":3}]`, int32(0), int32(0), nil, "metadata.annotations"),
 		Entry("let it be admitted with fewer pods", `[{"op":"add","path":"/metadata/annotations/kueue.x-k8s.io~1job-min-parallelism","value":"1"}]`,
 			int32(0), int32(0), nil, "metadata.annotations"),
+	)
+
+	It("keep a held Job as it is when it is applied by force", func(ctx SpecContext) {
+		job := newQueuedJob(namespace, "train")
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		apply := func(change func(*batchv1ac.JobApplyConfiguration)) (*batchv1.Job, error) {
+			wanted := batchv1ac.Job("train", namespace).WithSpec(batchv1ac.JobSpec().WithSuspend(false))
+			change(wanted)
+			err := tenant.Apply(ctx, wanted, client.ForceOwnership, client.FieldOwner("tenant"))
+			return get(ctx, job), err
+		}
+		after, err := apply(func(*batchv1ac.JobApplyConfiguration) {})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*after.Spec.Suspend).To(BeTrue())
+		_, err = apply(func(j *batchv1ac.JobApplyConfiguration) { j.WithLabels(map[string]string{apis.HoldLabel: "none"}) })
+		expectAnswer(err, "metadata.labels: only Tranche's manager")
+		_, err = apply(func(j *batchv1ac.JobApplyConfiguration) { j.WithLabels(map[string]string{apis.QueueLabel: ""}) })
+		expectAnswer(err, "cannot be removed")
+		_, err = apply(func(j *batchv1ac.JobApplyConfiguration) {
+			j.WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("jobset.x-k8s.io/v1alpha2").WithKind("JobSet").WithName("x").WithUID("x"))
+		})
+		expectAnswer(err, "only the JobSet controller")
+		expectNoPods(ctx, namespace)
+	}, SpecTimeout(patience))
+
+	DescribeTable("on a suspended Job without a queue", func(ctx SpecContext, first, second, want string) {
+		job := newQueuedJob(namespace, "later")
+		job.Labels, job.Spec.Suspend = map[string]string{"team": "ml"}, new(true)
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		if first != "" {
+			Expect(tenant.Patch(ctx, job, jsonPatch(first))).To(Succeed())
+		}
+		expectAnswer(tenant.Patch(ctx, job, jsonPatch(second)), want)
+		if want == noEffect {
+			Expect(*get(ctx, job).Spec.Suspend).To(BeTrue())
+		}
+		expectNoPods(ctx, namespace)
+	},
+		Entry("add queue and another hold", "", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"},
+			{"op":"add","path":"/metadata/labels/tranche.dev~1hold","value":"none"},{"op":"replace","path":"/spec/suspend","value":false}]`, "metadata.labels: only Tranche's manager"),
+		Entry("add another hold first", "", `[{"op":"add","path":"/metadata/labels/tranche.dev~1hold","value":"none"}]`, "only Tranche's manager"),
+		Entry("add the queue and start it", "", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"},
+			{"op":"replace","path":"/spec/suspend","value":false}]`, noEffect),
+		Entry("add the queue, and then start it", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"}]`,
+			`[{"op":"replace","path":"/spec/suspend","value":false}]`, noEffect),
+		Entry("label its pods as those of a queued Job", "", `[{"op":"add","path":"/spec/template/metadata/labels/kueue.x-k8s.io~1podset","value":"main"}]`,
+			"kueue.x-k8s.io/podset is only for pods of queued Jobs"),
 	)
 
 	It("keep a Job from becoming one of a JobSet", func(ctx SpecContext) {
@@ -374,6 +428,18 @@ var _ = Describe("The guards of queued Jobs", func() {
 		named := newQueuedJob(namespace, "named")
 		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
 		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
+	}, SpecTimeout(patience))
+
+	It("leave a Job alone whose pods wait for quota by themselves", func(ctx SpecContext) {
+		ofGroup := newQueuedJob(namespace, "alone")
+		ofGroup.Labels = nil // the API server gives it those of its pods
+		ofGroup.Spec.Template.Labels = map[string]string{apis.QueueLabel: "main", "scheduling.x-k8s.io/pod-group": "group"}
+		Expect(tenant.Create(ctx, ofGroup, client.DryRunAll)).To(Succeed())
+		Expect(ofGroup.Labels).NotTo(HaveKey(apis.HoldLabel), "its pods wait for quota")
+		withoutQueue := newQueuedJob(namespace, "alone")
+		withoutQueue.Spec.Template.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "group"}
+		Expect(tenant.Create(ctx, withoutQueue, client.DryRunAll)).To(Succeed())
+		Expect(withoutQueue.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldQueued), "its pods name no queue")
 	}, SpecTimeout(patience))
 
 	It("keep the pods of a Job on its quota", func(ctx SpecContext) {

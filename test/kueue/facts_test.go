@@ -144,7 +144,7 @@ var _ = Describe("Facts about Kueue", func() {
 		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadAdmitted, metav1.ConditionTrue, ""))
 	}, NodeTimeout(2*patience))
 
-	It("puts the LocalQueue default on the Jobs of a JobSet without a queue", func(ctx SpecContext) {
+	It("puts the LocalQueue default on pods, and on the Jobs of a JobSet, without a queue", func(ctx SpecContext) {
 		tenant(ctx, "defaulted", 4)
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "defaulted"},
@@ -155,6 +155,12 @@ var _ = Describe("Facts about Kueue", func() {
 			g.Expect(env.Admin.Create(ctx, job, client.DryRunAll)).To(Succeed())
 			g.Expect(job.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
 		}).WithContext(ctx).Should(Succeed())
+		for _, owners := range [][]metav1.OwnerReference{nil, {{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "x", Controller: new(true)}}} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", GenerateName: "agent-", OwnerReferences: owners}, Spec: newJob("defaulted", 1).Spec.Template.Spec}
+			Expect(env.Admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+			Expect(pod.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+			Expect(pod.Spec.SchedulingGates).To(ContainElement(HaveField("Name", apis.PodAdmissionGate)))
+		}
 		js := newJobSet("defaulted", "owner")
 		Expect(env.Admin.Create(ctx, js)).To(Succeed())
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", Name: "owner-main-0"}}

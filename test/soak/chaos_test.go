@@ -39,6 +39,11 @@ const (
 	deleteJobSet   kind = "delete-jobset"
 	deletePods     kind = "delete-pods"
 	deleteWorkload kind = "delete-workload"
+
+	suspendQueuedJob kind = "suspend-queued-job"
+	resumeQueuedJob  kind = "resume-queued-job"
+	resizeQueuedJob  kind = "resize-queued-job"
+	deleteQueuedJob  kind = "delete-queued-job"
 )
 
 func (s *soak) log(format string, args ...any) {
@@ -65,6 +70,12 @@ func (s *soak) strike(k kind) {
 		what, err = s.deleteJobSet()
 	case deletePods:
 		what, err = s.deletePods()
+	case suspendQueuedJob, resumeQueuedJob:
+		what, err = s.setJobSuspend(k)
+	case resizeQueuedJob:
+		what, err = s.resizeJob()
+	case deleteQueuedJob:
+		what, err = s.deleteQueuedJob()
 	default:
 		what, err = s.deleteOne(k)
 	}
@@ -313,6 +324,7 @@ func (s *soak) settle() {
 			return s.admin.Patch(ctx, &q, client.MergeFrom(before))
 		})
 	}
+	s.await("resume all queued Jobs", s.resumeJobs)
 	s.await("resume all JobSets", func(ctx context.Context) error {
 		var list jobsetapi.JobSetList
 		if err := s.admin.List(ctx, &list); err != nil {

@@ -23,7 +23,7 @@ import (
 // examples is how many of those that are stuck are described.
 const examples = 5
 
-// expectEnd waits until all JobSets and gangs of pods have completed. All of them can.
+// expectEnd waits until all JobSets, gangs of pods and queued Jobs have completed. All of them can.
 func (s *soak) expectEnd() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -44,22 +44,22 @@ func (s *soak) expectEnd() {
 				open = append(open, js)
 			}
 		}
-		jobs, ended := s.unfinishedPods(ctx)
+		jobs, ended := s.unfinishedJobs(ctx)
 		if len(open)+len(jobs) == 0 {
 			return
 		}
 		if now := len(list.Items) - len(open) + ended; now != completed {
 			completed, since = now, time.Now()
-			s.log("%d JobSets and %d Jobs of gangs of pods have not completed", len(open), len(jobs))
+			s.log("%d JobSets and %d Jobs that are queued or of gangs of pods have not completed", len(open), len(jobs))
 		}
 		if time.Since(since) > stuckAfter {
 			for _, js := range open[:min(len(open), examples)] {
 				s.t.Error(s.describe(ctx, js))
 			}
 			for _, job := range jobs[:min(len(jobs), examples)] {
-				s.t.Error(s.describePods(ctx, job))
+				s.t.Error(s.describeJob(ctx, job))
 			}
-			s.t.Fatalf("%d JobSets and %d Jobs of gangs of pods are stuck, %d have completed", len(open), len(jobs), completed)
+			s.t.Fatalf("%d JobSets and %d Jobs that are queued or of gangs of pods are stuck, %d have completed", len(open), len(jobs), completed)
 		}
 		<-time.After(poll)
 	}
@@ -132,14 +132,14 @@ func isIdle(q *kueue.ClusterQueue) error {
 	return nil
 }
 
-// expectNothingLeft deletes all JobSets and gangs of pods, and waits until nothing exists that belonged to one.
+// expectNothingLeft deletes all JobSets, gangs of pods and queued Jobs, and waits until nothing exists that belonged to one.
 func (s *soak) expectNothingLeft() {
 	s.t.Helper()
 	groups := &unstructured.UnstructuredList{}
 	groups.SetGroupVersionKind(newPodGroup().GroupVersionKind())
 	for i := range tenants {
 		namespace := client.InNamespace(tenantName(i))
-		s.await("delete all JobSets and gangs of pods", func(ctx context.Context) error {
+		s.await("delete all JobSets, gangs of pods and queued Jobs", func(ctx context.Context) error {
 			for _, object := range []client.Object{&jobsetapi.JobSet{}, &batchv1.Job{}, newPodGroup()} {
 				if err := s.admin.DeleteAllOf(ctx, object, namespace, client.PropagationPolicy("Background")); err != nil {
 					return err

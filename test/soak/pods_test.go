@@ -150,19 +150,21 @@ func (s *soak) deletePods() (string, error) {
 	return key.String(), nil
 }
 
-// unfinishedPods returns the Jobs of gangs of pods that have not completed.
-func (s *soak) unfinishedPods(ctx context.Context) (open []*batchv1.Job, completed int) {
+// unfinishedJobs returns the Jobs that are queued, or make gangs of pods, and have not completed.
+func (s *soak) unfinishedJobs(ctx context.Context) (open []*batchv1.Job, completed int) {
 	s.t.Helper()
-	var list batchv1.JobList
-	if err := s.admin.List(ctx, &list, client.HasLabels{podsLabel}); err != nil {
-		s.t.Fatal(err)
-	}
-	for i := range list.Items {
-		job := &list.Items[i]
-		if isComplete(job) {
-			completed++
-		} else if job.DeletionTimestamp.IsZero() {
-			open = append(open, job)
+	for _, which := range []client.ListOption{client.HasLabels{podsLabel}, ofQueuedJobs()} {
+		var list batchv1.JobList
+		if err := s.admin.List(ctx, &list, which); err != nil {
+			s.t.Fatal(err)
+		}
+		for i := range list.Items {
+			job := &list.Items[i]
+			if isComplete(job) {
+				completed++
+			} else if job.DeletionTimestamp.IsZero() {
+				open = append(open, job)
+			}
 		}
 	}
 	return open, completed
@@ -177,16 +179,16 @@ func isComplete(job *batchv1.Job) bool {
 	return false
 }
 
-// describePods describes a Job of a gang of pods, with all quota Workloads of gangs in its namespace that have not finished.
-func (s *soak) describePods(ctx context.Context, job *batchv1.Job) string {
+// describeJob describes a Job with its pods, and all quota Workloads of gangs and queued Jobs in its namespace that have not finished.
+func (s *soak) describeJob(ctx context.Context, job *batchv1.Job) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Job %s/%s active=%d terminating=%d succeeded=%d failed=%d of %d %v %v\n", job.Namespace, job.Name, job.Status.Active, ptr.Deref(job.Status.Terminating, 0),
-		job.Status.Succeeded, job.Status.Failed, ptr.Deref(job.Spec.Completions, 0), job.Status.Conditions, job.Spec.Template.Annotations)
+	fmt.Fprintf(&out, "Job %s/%s suspend=%t active=%d terminating=%d succeeded=%d failed=%d of %d %v %v %v\n", job.Namespace, job.Name, ptr.Deref(job.Spec.Suspend, false), job.Status.Active, ptr.Deref(job.Status.Terminating, 0),
+		job.Status.Succeeded, job.Status.Failed, ptr.Deref(job.Spec.Completions, 0), job.Status.Conditions, job.Annotations, job.Spec.Template.Annotations)
 	var list corev1.PodList
 	var workloads kueue.WorkloadList
 	for _, err := range []error{
 		s.admin.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}),
-		s.admin.List(ctx, &workloads, client.InNamespace(job.Namespace), client.HasLabels{apis.PodGroupKey}),
+		s.admin.List(ctx, &workloads, client.InNamespace(job.Namespace)),
 	} {
 		if err != nil {
 			fmt.Fprintln(&out, err)
@@ -198,7 +200,8 @@ func (s *soak) describePods(ctx context.Context, job *batchv1.Job) string {
 			p.Annotations[apis.AdmissionAnnotation])
 	}
 	for i := range workloads.Items {
-		if w := &workloads.Items[i]; !apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
+		w := &workloads.Items[i]
+		if isOfGang, isOfJob := w.Labels[apis.PodGroupKey] != "", w.Labels[apis.JobUIDLabel] == string(job.UID); (isOfGang || isOfJob) && !apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
 			fmt.Fprintf(&out, "  Workload %s %s %v %v deleted=%v reclaimable=%v %s\n", w.Name, w.UID, w.Labels, w.Annotations, w.DeletionTimestamp, w.Status.ReclaimablePods, render(w.Status.Conditions))
 		}
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // kindsOfWork is after how many submissions the kinds of work begin again. Two of them are staged JobSets.
-const kindsOfWork = 5
+const kindsOfWork = 6
 
-// submit creates the object with this number, and reports whether it could: a gang of pods, or a JobSet with stages, with gangs or with a group
-// that starts together.
+// submit creates the object with this number, and reports whether it could: a gang of pods, a Job that is queued by itself, or a JobSet with stages,
+// with gangs or with a group that starts together.
 func (s *soak) submit(i int) bool {
 	switch i % kindsOfWork {
 	case 2:
@@ -27,6 +27,8 @@ func (s *soak) submit(i int) bool {
 		return s.submitJobSet(s.newGroup(i))
 	case 4:
 		return s.submitPods(s.newPods(i))
+	case 5:
+		return s.submitJob(s.newJob(i))
 	default:
 		return s.submitJobSet(s.newStaged(i))
 	}

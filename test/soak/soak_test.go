@@ -1,4 +1,4 @@
-// Package soak_test lets tenants run staged JobSets, JobSets with gangs, groups that start together and gangs of pods on a real control plane,
+// Package soak_test lets tenants run staged JobSets, JobSets with gangs, groups that start together, gangs of pods and queued Jobs on a real control plane,
 // with fair sharing between their queues and an AdmissionCheck on one of them, while processes are killed, objects are deleted and quotas change.
 // Then it looks for what is wrong, stuck or left over.
 //
@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// submissionsPerMinute makes 375 JobSets and gangs of pods in 15 minutes.
+	// submissionsPerMinute makes 375 JobSets, gangs of pods and queued Jobs in 15 minutes.
 	submissionsPerMinute = 25
 
 	poll = 100 * time.Millisecond
-	// stuckAfter is for how long no JobSet or gang may finish after the chaos.
+	// stuckAfter is for how long no JobSet, gang or Job may finish after the chaos.
 	stuckAfter = 3 * time.Minute
 	// auditTimeout is how long the auditor may take to catch up.
 	auditTimeout = time.Minute
@@ -55,11 +55,13 @@ type soak struct {
 	// pods are the gangs of pods, and begun those of which something was created, by their numbers.
 	pods  []client.ObjectKey
 	begun map[int]*pods
+	// jobs are the Jobs that are queued by themselves.
+	jobs []client.ObjectKey
 	// doomed are the JobSets that fail in their first attempt.
 	doomed map[client.ObjectKey]bool
 	// most is how many pods each stage of a JobSet may have.
 	most map[client.ObjectKey]int
-	// deleted are the JobSets and gangs of pods that the chaos has deleted.
+	// deleted are the JobSets, gangs of pods and queued Jobs that the chaos has deleted.
 	deleted map[client.ObjectKey]bool
 	strikes map[string]int
 }
@@ -72,13 +74,14 @@ func TestSoak(t *testing.T) {
 	s.stir(duration, max(int(duration.Minutes()*submissionsPerMinute), 1))
 	s.settle()
 	s.expectEnd()
-	s.log("all JobSets and gangs of pods have completed")
+	s.log("all JobSets, gangs of pods and queued Jobs have completed")
 	s.expectFewRestarts()
+	s.expectJobs()
 	s.expectNothingHeld()
 	s.expectNothingLeft()
 	s.log("nothing is left over")
 	s.expectNoViolations()
-	t.Logf("%d JobSets and %d gangs of pods in %s, %d deleted by the chaos, strikes: %v, AdmissionCheck: %d Ready, %d Retry", len(s.jobSets), len(s.pods),
+	t.Logf("%d JobSets, %d gangs of pods and %d queued Jobs in %s, %d deleted by the chaos, strikes: %v, AdmissionCheck: %d Ready, %d Retry", len(s.jobSets), len(s.pods), len(s.jobs),
 		time.Since(s.began).Round(time.Second), len(s.deleted), s.strikes, s.outside.readies.Load(), s.outside.retries.Load())
 }
 
@@ -173,7 +176,7 @@ func (s *soak) prepareGangs(ctx context.Context) {
 	})
 }
 
-// stir submits JobSets and gangs of pods during the first half of the time, and strikes all the time.
+// stir submits JobSets, gangs of pods and queued Jobs during the first half of the time, and strikes all the time.
 func (s *soak) stir(duration time.Duration, submissions int) {
 	s.t.Helper()
 	end := time.Now().Add(duration)
@@ -206,12 +209,13 @@ func (s *soak) kinds() []kind {
 	all := map[string]int{
 		killManager: 3, killJobSet: 2, killAPIServer: 1, deleteJob: 4, deletePod: 4, cutQuota: 3, restoreQuota: 3,
 		suspendJobSet: 4, resumeJobSet: 4, resizeJobSet: 8, deleteJobSet: 1, deletePods: 1, deleteWorkload: 1,
+		suspendQueuedJob: 3, resumeQueuedJob: 3, resizeQueuedJob: 6, deleteQueuedJob: 1,
 	}
 	wanted := os.Getenv("SOAK_CHAOS")
 	var kinds []kind
 	for _, k := range []string{
 		killManager, killJobSet, killAPIServer, deleteJob, deletePod, cutQuota, restoreQuota, suspendJobSet, resumeJobSet, resizeJobSet, deleteJobSet,
-		deletePods, deleteWorkload,
+		deletePods, deleteWorkload, suspendQueuedJob, resumeQueuedJob, resizeQueuedJob, deleteQueuedJob,
 	} {
 		if wanted == "" || strings.Contains(","+wanted+",", ","+k+",") {
 			for range all[k] {
