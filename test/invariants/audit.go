@@ -60,7 +60,9 @@ type Auditor struct {
 
 	found    []string
 	suspects []suspect
-	advanced chan struct{}
+	// kueueStarts are the times at which Kueue's manager was started while it was audited.
+	kueueStarts []time.Time
+	advanced    chan struct{}
 }
 
 // A span is the range from the first resource version at which a fact was true to the first at which it was not. To is 0 while it lasts.
