@@ -2,9 +2,11 @@ package kueue_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +34,13 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 		Expect(env.Admin.Create(ctx, second)).To(Succeed())
 		awaitCompletion(ctx, first)
 		awaitCompletion(ctx, second)
+		since := func(js *jobsetapi.JobSet, stage, condition string) time.Time {
+			return meta.FindStatusCondition(stageOf(ctx, js, stage).Status.Conditions, condition).LastTransitionTime.Time
+		}
+		if since(second, "launcher", kueue.WorkloadAdmitted).Before(since(first, "launcher", kueue.WorkloadAdmitted)) {
+			first, second = second, first
+		}
+		Expect(since(second, "launcher", kueue.WorkloadAdmitted)).NotTo(BeTemporally("<", since(first, "workers", kueue.WorkloadFinished)), "one begins when the other needs nothing more")
 	}, NodeTimeout(patience))
 
 	It("share the AdmissionCheck with Jobs of Kueue, which are Ready at once", func(ctx SpecContext) {
@@ -62,15 +71,34 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 		Expect(list.Items).To(HaveLen(4), "one quota Workload for each stage")
 	}, NodeTimeout(patience))
 
-	It("are admitted together without the AdmissionCheck", func(ctx SpecContext) {
+	It("are admitted together without the AdmissionCheck, and Events name the cure", func(ctx SpecContext) {
 		tenant(ctx, "unjudged-pair", 2)
 		first, second := launcherAndWorkers("unjudged-pair", "first"), launcherAndWorkers("unjudged-pair", "second")
 		Expect(env.Admin.Create(ctx, first)).To(Succeed())
 		Expect(env.Admin.Create(ctx, second)).To(Succeed())
 		awaitCompletion(ctx, first)
 		awaitCompletion(ctx, second)
-		expectWhole(ctx, first)
-		expectWhole(ctx, second)
+		for _, js := range []*jobsetapi.JobSet{first, second} {
+			expectWhole(ctx, js)
+			expectUnprotected(ctx, js, "ClusterQueue unjudged-pair has no AdmissionCheck with controllerName tranche.dev/stage-safety for all of its flavors")
+		}
+	}, NodeTimeout(patience))
+
+	It("are admitted together in a strict queue, or wait if all of their Jobs would start at once", func(ctx SpecContext) {
+		const queue = "strict-pair"
+		tenant(ctx, queue, 2, judgedStages, func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = kueue.StrictFIFO })
+		whole, inOrder := launcherAndWorkers(queue, "whole"), launcherAndWorkers(queue, "in-order")
+		inOrder.Spec.ReplicatedJobs[1].DependsOn = nil
+		inOrder.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+		Expect(env.Admin.Create(ctx, whole)).To(Succeed())
+		Expect(env.Admin.Create(ctx, inOrder)).To(Succeed())
+		awaitCompletion(ctx, whole)
+		expectWhole(ctx, whole)
+		expectUnprotected(ctx, whole, "set queueingStrategy: BestEffortFIFO")
+		Eventually(read(ctx, inOrder)).WithContext(ctx).Should(HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", jobsetstatus.StageAdmitted), HaveField("Status", metav1.ConditionFalse),
+			HaveField("Message", ContainSubstring("the JobSet would hold quota while it waits for more, and could deadlock: queueingStrategy StrictFIFO")),
+		))))
 	}, NodeTimeout(patience))
 })
 
@@ -95,6 +123,16 @@ func launcherAndWorkers(namespace, name string) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "queue"}}}
 	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{launcher, workers}
 	return js
+}
+
+// expectUnprotected expects the Event that all stages of a JobSet are admitted together, with the cure.
+func expectUnprotected(ctx context.Context, js *jobsetapi.JobSet, cure string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list eventsv1.EventList
+		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(js.Namespace))).To(Succeed())
+		g.Expect(list.Items).To(ContainElement(And(HaveField("Regarding.UID", js.UID), HaveField("Reason", "StagesNotProtected"), HaveField("Note", ContainSubstring(cure)))))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // expectWhole expects one quota Workload for all ReplicatedJobs of a JobSet.

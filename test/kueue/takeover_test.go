@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, ContinueOnFailure, func() {
@@ -154,6 +155,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
 		Expect(locksOf(ctx, NewGomega(Fail), "half-a", "half-b")).To(HaveEach(""))
 		large := newWorkload(ctx, "half-a", func(w *kueue.Workload) { w.Spec.PodSets[0].Count = 50 })
+		Eventually(admitAs(ctx, testenv.ManagerUser, large)).WithContext(ctx).Should(MatchError(ContainSubstring("Kueue admits in ClusterQueue half-a")))
 
 		patchQueue(ctx, "half-b", `{"spec":{"admissionChecksStrategy":null}}`)
 		takeOver(ctx, "half-a", "half-b")
@@ -197,6 +199,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		}
 		refused("there is no ClusterQueue nowhere", "", "takeover", "nowhere")
 		refused("a tree changes as a whole: tranche takeover verbs-a verbs-b", "", "takeover", "verbs-a")
+		refused("nothing to hand back: Kueue admits in ClusterQueue(s) verbs-a, verbs-b already", "", "hand-back", "verbs-a", "verbs-b")
 		refused("nothing has changed: answer y", "n\n", "takeover", "verbs-a", "verbs-b")
 		other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.KueueNamespace, Name: "kueue-controller-manager"}, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
