@@ -2,6 +2,7 @@ package kueue_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -71,6 +72,45 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 		Expect(list.Items).To(HaveLen(4), "one quota Workload for each stage")
 	}, NodeTimeout(patience))
 
+	It("release their quota for each other when quota is cut for good", func(ctx SpecContext) {
+		const queue = "cut"
+		tenant(ctx, queue, 4, judgedStages)
+		filler := lasting(newJob(queue, 2), "600")
+		Expect(env.Admin.Create(ctx, filler)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, filler))).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
+		first, second := launcherAndWorkers(queue, "first"), launcherAndWorkers(queue, "second")
+		for _, js := range []*jobsetapi.JobSet{first, second} {
+			for i := range js.Spec.ReplicatedJobs {
+				js.Spec.ReplicatedJobs[i].Template.Spec.Template.Annotations[controlplane.FakeRunTime] = "600"
+			}
+			Expect(env.Admin.Create(ctx, js)).To(Succeed())
+			Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "launcher")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
+		}
+
+		By("evicting one of two JobSets that wait for each other, so that the other one gets what it needs")
+		patchQueue(ctx, queue, nominal(2))
+		Expect(env.Admin.Delete(ctx, filler, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		var stays, leaves *jobsetapi.JobSet
+		Eventually(func(g Gomega) {
+			for js, other := range map[*jobsetapi.JobSet]*jobsetapi.JobSet{first: second, second: first} {
+				if runs(ctx, g, js, "workers") {
+					stays, leaves = js, other
+				}
+			}
+			g.Expect(stays).NotTo(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+		launcher := stageOf(ctx, leaves, "launcher")
+		Expect(launcher.Status.SchedulingStats).To(HaveField("Evictions", ConsistOf(HaveField("Reason", kueue.WorkloadEvictedByAdmissionCheck))))
+		Expect(meta.FindStatusCondition(launcher.Status.Conditions, kueue.WorkloadEvicted).Message).To(ContainSubstring("deadlock recovery: the JobSet cannot progress in ClusterQueue cut"))
+		Expect(stageOf(ctx, stays, "launcher").Status.SchedulingStats).To(Or(BeNil(), HaveField("Evictions", BeEmpty())))
+		Expect(podsOf(ctx, NewGomega(Fail), leaves, "launcher")).To(BeEmpty())
+		Expect(read(ctx, leaves)(NewGomega(Fail)).Status.Restarts).To(BeZero())
+
+		By("running the first again when the other has released its quota")
+		Expect(env.Admin.Delete(ctx, stays, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(runs(ctx, g, leaves, "workers")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(2*patience))
+
 	It("are admitted together without the AdmissionCheck, and Events name the cure", func(ctx SpecContext) {
 		tenant(ctx, "unjudged-pair", 2)
 		first, second := launcherAndWorkers("unjudged-pair", "first"), launcherAndWorkers("unjudged-pair", "second")
@@ -123,6 +163,11 @@ func launcherAndWorkers(namespace, name string) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "queue"}}}
 	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{launcher, workers}
 	return js
+}
+
+// nominal is a change of a ClusterQueue of a tenant, to so many GPUs.
+func nominal(gpus int64) string {
+	return fmt.Sprintf(`{"spec":{"resourceGroups":[{"coveredResources":[%q],"flavors":[{"name":%q,"resources":[{"name":%q,"nominalQuota":"%d"}]}]}]}}`, gpu, flavor, gpu, gpus)
 }
 
 // expectUnprotected expects the Event that all stages of a JobSet are admitted together, with the cure.
