@@ -163,14 +163,22 @@ func (c *chaos) kill(ctx context.Context, what string) {
 	c.pause(ctx, time.Second)
 	kueueFirst := c.random.IntN(2) == 0
 	if what != "manager" && kueueFirst {
-		Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+		c.startKueue(ctx)
 	}
 	if what != controlplane.Kueue {
 		c.launch()
 	}
 	if what != "manager" && !kueueFirst {
-		Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+		c.startKueue(ctx)
 	}
+}
+
+// startKueue starts Kueue's manager, which may admit before and after it is ready.
+func (c *chaos) startKueue(ctx context.Context) {
+	GinkgoHelper()
+	c.auditor.KueueStarts()
+	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+	c.auditor.KueueStarts()
 }
 
 func (c *chaos) launch() {
