@@ -114,3 +114,28 @@ func TestBesideKueueHeld(t *testing.T) {
 	b.checkNothingIsDecided()
 	b.wantRevoked("")
 }
+
+// TestBesideKueueCutRestartedJobSet revokes nothing while a JobSet that has restarted is about to release the quota of a later stage.
+func TestBesideKueueCutRestartedJobSet(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=8", judged)
+	b.submit("q", "js", job{name: "first", requests: "gpu=4"}, job{name: "second", requests: "gpu=6", after: []string{"first Complete"}})
+	b.reserve("js-first", assigned("q", "first", "4"))
+	b.judge("js-first")
+	b.writeReady("js-first")
+	b.reach("js", "first", stageplan.Succeeded)
+	b.reserve("js-second", assigned("q", "second", "6"))
+	b.judge("js-second")
+	b.writeReady("js-second")
+	b.checkNothingIsDecided()
+	b.restartJobSet(b.jobSets["js"])
+	b.checkNothingIsDecided()
+	if why := b.engine.Revocation(keyOf("js-second"), "wl-js-second"); why != "" || len(b.revoked) > 0 {
+		t.Errorf("revoked %v because of %q", b.revoked, why)
+	}
+	b.giveBack("js-second")
+	b.checkNothingIsDecided()
+	if len(b.revoked) > 0 {
+		t.Errorf("revoked %v", b.revoked)
+	}
+}

@@ -37,14 +37,22 @@ func (cy *Cycle) recoverFromDeadlock() {
 }
 
 // revoke withdraws approvals of reservations below a root of the safety tree, where another engine admits, to resolve a deadlock. A JobSet in a queue
-// that is held can continue when the hold ends, for instance because its cohort tree is being taken over: nothing is revoked for that.
+// that is held can continue when the hold ends, for instance because its cohort tree is being taken over: nothing is revoked for that. Neither is it while
+// a stage that is gated again, because its JobSet has restarted, still holds quota: it is about to release it, and then this is asked again.
 func (cy *Cycle) revoke(root *quota.Node) {
+	isReleasing := false
 	for _, c := range cy.m.Bank.ClaimsUnderRoot(root) {
-		if j := cy.m.JobSets[c.OwnerUID]; j != nil {
-			for _, s := range j.EvictionUnit.Stages {
-				s.Revoked = ""
-			}
+		j := cy.m.JobSets[c.OwnerUID]
+		if j == nil {
+			continue
 		}
+		for _, s := range j.EvictionUnit.Stages {
+			s.Revoked = ""
+			isReleasing = isReleasing || s.Closed != ""
+		}
+	}
+	if isReleasing {
+		return
 	}
 	for _, c := range cy.m.Bank.SelectVictimsIfResumed(root, cy.price, cy.compareClaims) {
 		j := cy.m.JobSets[c.OwnerUID]
