@@ -107,6 +107,23 @@ func (e *Engine) Retract(key StageKey, uid types.UID) {
 	}
 }
 
+// Revocation returns why a reservation has to be released that Judge has found safe, or that was Ready before: quota has been removed since, and the
+// JobSets that hold quota cannot all finish. It is empty if the reservation may stay.
+func (e *Engine) Revocation(key StageKey, uid types.UID) string {
+	e.model.RebuildTrees()
+	s := e.model.Stages[key]
+	if s == nil || s.UID != uid || s.Revoked == "" || s.Reservation == nil {
+		return ""
+	}
+	if q := s.Reservation.ClusterQueue; q.Bare == nil || q.Decides() || !e.model.Bank.IsStuck(q.Bare) {
+		return ""
+	}
+	return s.Revoked
+}
+
+// Revoked returns the stages about which Decide has made a Revocation since the last call. It may be obsolete by now.
+func (e *Engine) Revoked() []StageKey { return e.cycle.Revoked() }
+
 // Woken returns the owners of stages that MayOpen has kept closed, or Judge has rejected, and that may be asked about again since the last call.
 func (e *Engine) Woken() []Owner { return e.judge.Woken() }
 

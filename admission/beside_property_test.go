@@ -33,8 +33,12 @@ type besideKueue struct {
 	waiting map[string]map[int]string
 	// evicting are the JobSets whose pods are about to terminate, and deactivated those with a quota Workload that is not active.
 	evicting, deactivated map[string]bool
-	// uncut are the ClusterQueues whose quota was cut, as they were.
-	uncut map[string]*kueue.ClusterQueue
+	// uncut are the ClusterQueues whose quota was cut, as they were. It is not restored if cuts are permanent.
+	uncut        map[string]*kueue.ClusterQueue
+	arePermanent bool
+	// revoked are the quota Workloads that the Engine has named and that it has not been asked about since, and revocations counts those written.
+	revoked     map[string]bool
+	revocations int
 	// unwritten are the reservations that were found to be safe, and whose AdmissionChecks are still Pending.
 	unwritten map[string]bool
 	// retries counts the reservations that were rejected, and disturbed the disturbances of each kind.
@@ -45,7 +49,7 @@ type besideKueue struct {
 func newBesideKueue(t tester) *besideKueue {
 	b := &besideKueue{
 		waiting: map[string]map[int]string{}, evicting: map[string]bool{}, deactivated: map[string]bool{}, unwritten: map[string]bool{},
-		uncut: map[string]*kueue.ClusterQueue{}, disturbed: map[string]int{},
+		uncut: map[string]*kueue.ClusterQueue{}, disturbed: map[string]int{}, revoked: map[string]bool{},
 	}
 	b.world = newWorld(t, admission.Config{Leader: admission.LedByKueue})
 	b.mayOpen = b.ask
@@ -233,6 +237,27 @@ func (b *besideKueue) endRetry(name string) {
 	}
 }
 
+// revoke asks about a reservation that the Engine has revoked, and writes the answer, or fails to and is asked again.
+func (b *besideKueue) revoke(name string) {
+	wl := b.workloads[keyOf(name)]
+	if wl == nil || b.engine.Revocation(keyOf(name), wl.UID) == "" {
+		delete(b.revoked, name)
+		return
+	}
+	if b.troubles > 0 && rapid.IntRange(0, 7).Draw(b.r, "write fails") == 0 {
+		b.troubles--
+		return
+	}
+	delete(b.revoked, name)
+	b.revocations++
+	b.change(name, func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateRetry })
+}
+
+func isRetried(wl *kueue.Workload) bool {
+	return wl.Status.Admission != nil && !isLeaving(wl) && !isFinished(wl) && len(wl.Status.AdmissionChecks) > 0 &&
+		wl.Status.AdmissionChecks[0].State == kueue.CheckStateRetry
+}
+
 func isRunning(wl *kueue.Workload) bool {
 	return wl.Status.Admission != nil && wl.Annotations[apis.AdmissionGatedByAnnotation] == "" && !isLeaving(wl) && !isPending(wl) && !isFinished(wl)
 }
@@ -325,6 +350,8 @@ func (b *besideKueue) moves() []func() {
 			moves = append(moves, func() { b.writeReady(key.Name) })
 		case isPending(wl):
 			moves = append(moves, func() { b.judge(key.Name) })
+		case isRetried(wl):
+			moves = append(moves, func() { b.evictJobSet(b.jobSets[wl.OwnerReferences[0].Name]) })
 		case isLeaving(wl) && (isLone || !b.evicting[wl.OwnerReferences[0].Name]):
 			moves = append(moves, func() { b.endRetry(key.Name) })
 		case isLone && isRunning(wl):
@@ -342,8 +369,13 @@ func (b *besideKueue) moves() []func() {
 			moves = append(moves, func() { b.reactivate(js) })
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(b.revoked)) {
+		moves = append(moves, func() { b.revoke(name) })
+	}
 	for _, name := range slices.Sorted(maps.Keys(b.uncut)) {
-		moves = append(moves, func() { b.restoreQuota(name) })
+		if !b.arePermanent {
+			moves = append(moves, func() { b.restoreQuota(name) })
+		}
 	}
 	if b.troubles > 0 && len(moves) > 0 && rapid.IntRange(0, 5).Draw(b.r, "trouble") == 0 {
 		return []func(){b.disturb}
@@ -357,6 +389,7 @@ func (b *besideKueue) restart() {
 	b.observeCheck()
 	clear(b.waiting)
 	clear(b.unwritten)
+	clear(b.revoked)
 	b.checkNothingIsDecided()
 	for _, name := range slices.Sorted(maps.Keys(b.jobSets)) {
 		b.open(b.jobSets[name])
@@ -371,9 +404,13 @@ func (b *besideKueue) arrive() {
 		b.lone(queue, name, fmt.Sprintf("gpu=%d", rapid.IntRange(1, 6).Draw(b.r, "gpu")))
 		return
 	}
+	amounts := []int{0, 1, 2, 3, 3, 4, 4, 5}
+	if b.arePermanent {
+		amounts = amounts[1:] // Kueue admits no request of 0 while more is held than there is
+	}
 	jobs := make([]job, rapid.IntRange(2, 4).Draw(b.r, "jobs"))
 	for i := range jobs {
-		jobs[i] = job{name: fmt.Sprintf("j%d", i), requests: fmt.Sprintf("gpu=%d", rapid.SampledFrom([]int{0, 1, 2, 3, 3, 4, 4, 5}).Draw(b.r, "gpu"))}
+		jobs[i] = job{name: fmt.Sprintf("j%d", i), requests: fmt.Sprintf("gpu=%d", rapid.SampledFrom(amounts).Draw(b.r, "gpu"))}
 		for k := range i {
 			if rapid.IntRange(0, 2).Draw(b.r, "waits") > 0 {
 				jobs[i].after = append(jobs[i].after, fmt.Sprintf("j%d %s", k, rapid.SampledFrom([]string{"Ready", "Ready", "Ready", "Complete"}).Draw(b.r, "for")))
@@ -387,6 +424,9 @@ func (b *besideKueue) arrive() {
 func (b *besideKueue) checkNothingIsDecided() {
 	if decisions := b.engine.Decide(b.now()); len(decisions) > 0 {
 		b.t.Fatalf("decided %v", decisions)
+	}
+	for _, key := range b.engine.Revoked() {
+		b.revoked[key.Name] = true
 	}
 	held := b.held()
 	for queue := range b.queues {
@@ -448,6 +488,10 @@ func (b *besideKueue) isPossible(js *fakeJobSet) bool {
 // drawBeside draws a history beside Kueue, and runs it.
 func drawBeside(t *rapid.T, change ...func(*kueue.ClusterQueue)) (b *besideKueue, stuck []string) {
 	b = newBesideKueue(t)
+	return b, b.draw(t, change...)
+}
+
+func (b *besideKueue) draw(t *rapid.T, change ...func(*kueue.ClusterQueue)) (stuck []string) {
 	b.r = t
 	b.left, b.troubles = rapid.IntRange(3, 7).Draw(t, "jobsets"), rapid.IntRange(0, 4).Draw(t, "troubles")
 	cohort := kueue.CohortReference(rapid.SampledFrom([]string{"", "c"}).Draw(t, "cohort"))
@@ -459,7 +503,7 @@ func drawBeside(t *rapid.T, change ...func(*kueue.ClusterQueue)) (b *besideKueue
 			}
 		})
 	}
-	return b, b.run()
+	return b.run()
 }
 
 // TestBesideKueueNoDeadlock lets Kueue admit whatever fits at any time: with the AdmissionCheck each JobSet finishes, and nothing is decided here.
@@ -482,6 +526,24 @@ func TestBesideKueueNoDeadlock(t *testing.T) {
 	}
 	if retries == 0 {
 		t.Error("no reservation was rejected: the histories are too tame")
+	}
+}
+
+// TestBesideKueuePermanentCut cuts quota below what JobSets need that hold some, and never restores it: each JobSet that still fits finishes, because
+// others have to release their quota.
+func TestBesideKueuePermanentCut(t *testing.T) {
+	histories, cuts, revocations := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBesideKueue(t)
+		b.arePermanent = true
+		if stuck := b.draw(t, judged); len(stuck) > 0 {
+			t.Fatalf("a deadlock: %s", strings.Join(stuck, "\n"))
+		}
+		histories, cuts, revocations = histories+1, cuts+b.disturbed["quota is cut"], revocations+b.revocations
+	})
+	t.Logf("%d reservations were revoked after %d cuts in %d histories", revocations, cuts, histories)
+	if histories >= 100 && revocations == 0 {
+		t.Error("no reservation was revoked: the histories are too tame")
 	}
 }
 

@@ -43,17 +43,40 @@ const mostCompared = 10
 //
 // Only stuck or Halted claims are candidates: all others release what they hold anyway. Unguarded claims are assumed to finish.
 func (b *Bank) SelectVictims(root *quota.Node, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
-	p := b.pools[root]
+	if p := b.pools[root]; p != nil {
+		b.arrange(p)
+		return b.selectVictims(p.order, p.stuck, p.halted, price, order)
+	}
+	return nil
+}
+
+// SelectVictimsIfResumed is SelectVictims with the assumption that Halted claims finish: then none of them is a candidate.
+func (b *Bank) SelectVictimsIfResumed(root *quota.Node, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
+	if p := b.pools[root]; p != nil {
+		b.arrange(p)
+		return b.selectVictims(slices.Concat(p.order, p.halted), p.stuck, nil, price, order)
+	}
+	return nil
+}
+
+// IsStuck reports whether there are claims below the root of a node that cannot finish.
+func (b *Bank) IsStuck(n *quota.Node) bool {
+	p := b.pools[n.Root()]
 	if p == nil {
-		return nil
+		return false
 	}
 	b.arrange(p)
+	return len(p.stuck) > 0
+}
+
+// selectVictims selects victims among the claims that are stuck or halted, when all others have finished.
+func (b *Bank) selectVictims(finished, stuck, halted []*Claim, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
 	v := &victimSelection{tree: b.tree, price: price}
 	b.tree.WhatIf(func() bool {
-		for _, c := range p.order {
+		for _, c := range finished {
 			c.Node.Release(c.Held)
 		}
-		for _, c := range p.stuck {
+		for _, c := range stuck {
 			if c.Mode == Unguarded {
 				c.Node.Release(c.Held)
 			} else {
@@ -61,7 +84,7 @@ func (b *Bank) SelectVictims(root *quota.Node, price func(*Claim) Price, order f
 			}
 		}
 		if _, v.stuck, _ = finish(v.stuck, nil); len(v.stuck) > 0 {
-			v.candidates = slices.SortedFunc(slices.Values(slices.Concat(v.stuck, p.halted)), order)
+			v.candidates = slices.SortedFunc(slices.Values(slices.Concat(v.stuck, halted)), order)
 			v.search()
 		}
 		return true

@@ -92,6 +92,8 @@ type Runner struct {
 	changed [kinds]func(types.NamespacedName)
 	// woken is called for owners of stages about which the engine may be asked again, and belongs to the engine's goroutine, too.
 	woken func(admission.Owner)
+	// revoked is called for stages whose reservation has to be released, and belongs to the engine's goroutine, too.
+	revoked func(admission.StageKey)
 
 	wake chan struct{}
 
@@ -180,6 +182,11 @@ func (r *Runner) OnWoken(f func(admission.Owner)) {
 	r.post(func(*admission.Engine) { r.woken = f })
 }
 
+// OnRevoked sets the function that is called for each stage about which the engine has a Revocation. It must not block.
+func (r *Runner) OnRevoked(f func(admission.StageKey)) {
+	r.post(func(*admission.Engine) { r.revoked = f })
+}
+
 // IsComplete reports, within View, whether the engine has observed all objects that there were when this process started, and decides. Before that
 // its numbers are too low.
 func (r *Runner) IsComplete() bool { return r.isComplete }
@@ -260,6 +267,11 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	for _, owner := range r.config.Engine.Woken() {
 		if r.woken != nil {
 			r.woken(owner)
+		}
+	}
+	for _, key := range r.config.Engine.Revoked() {
+		if r.revoked != nil {
+			r.revoked(key)
 		}
 	}
 	for _, name := range r.config.Engine.ChangedCohorts() {

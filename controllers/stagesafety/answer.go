@@ -21,6 +21,7 @@ type runner interface {
 	Observe(event admission.Event)
 	Ask(ctx context.Context, f func(*admission.Engine)) error
 	OnWoken(f func(admission.Owner))
+	OnRevoked(f func(admission.StageKey))
 }
 
 // A judge asks the engine about reservations.
@@ -38,6 +39,13 @@ func (j judge) answer(ctx context.Context, workload *kueue.Workload, ours map[ku
 		answer, ok = e.Judge(client.ObjectKeyFromObject(workload), workload.UID, slices.Sorted(maps.Keys(ours))...)
 	})
 	return answer, ok, err
+}
+
+// revocation returns why a reservation has to be released that was found to be safe before, or "".
+func (j judge) revocation(ctx context.Context, workload *kueue.Workload) (why string, err error) {
+	j.runner.Observe(admission.WorkloadObserved{Workload: workload.DeepCopy()})
+	err = j.runner.Ask(ctx, func(e *admission.Engine) { why = e.Revocation(client.ObjectKeyFromObject(workload), workload.UID) })
+	return why, err
 }
 
 // retract withdraws the answer that a reservation is safe, unless its current state in the API server, which is nil if it is deleted, has the answer.
@@ -89,13 +97,16 @@ func isReserved(workload *kueue.Workload) bool {
 
 // pendingChecks returns the AdmissionChecks that a quota Workload with a reservation waits for.
 func pendingChecks(object client.Object) []string {
-	workload, ok := object.(*kueue.Workload)
-	if !ok || !isReserved(workload) {
-		return nil
+	if workload, ok := object.(*kueue.Workload); ok && isReserved(workload) {
+		return checksIn(workload, kueue.CheckStatePending)
 	}
+	return nil
+}
+
+func checksIn(workload *kueue.Workload, state kueue.CheckState) []string {
 	var names []string
 	for i := range workload.Status.AdmissionChecks {
-		if check := &workload.Status.AdmissionChecks[i]; check.State == kueue.CheckStatePending {
+		if check := &workload.Status.AdmissionChecks[i]; check.State == state {
 			names = append(names, string(check.Name))
 		}
 	}

@@ -187,6 +187,50 @@ func TestRetractAfterTheDeletion(t *testing.T) {
 	j.wantSafe(t, second)
 }
 
+// TestRevocation has a reservation that is Ready, and that must be released when quota is cut to less than what its JobSet needs.
+func TestRevocation(t *testing.T) {
+	d := newDirect(t)
+	w := launcher(d.submit(t, "first"))
+	w.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+	j := judge{runner: d}
+	why := func() string {
+		t.Helper()
+		d.engine.Decide(time.Now())
+		why, err := j.revocation(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return why
+	}
+	if got := why(); got != "" {
+		t.Errorf("revoked because of %q", got)
+	}
+	d.queueOf("6", checked())
+	why() // the engine may decide after it is asked
+	if got := why(); !strings.Contains(got, "deadlock recovery") {
+		t.Errorf("revoked because of %q, want that quota is cut", got)
+	}
+	after := answered(w, ours(), admission.Answer{Message: why()}, time.Now())
+	if check := after.Status.AdmissionChecks[0]; check.State != kueue.CheckStateRetry || !strings.Contains(check.Message, "deadlock recovery") {
+		t.Errorf("the check is %+v, want Retry", check)
+	}
+	w = after
+	w.ResourceVersion = "2"
+	if got := why(); got != "" {
+		t.Errorf("revoked again because of %q", got)
+	}
+}
+
+func TestChecksIn(t *testing.T) {
+	_, w, _ := pair(t)
+	w.Status.AdmissionChecks = append(w.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "done", State: kueue.CheckStateReady})
+	for state, want := range map[kueue.CheckState][]string{kueue.CheckStatePending: {checkName}, kueue.CheckStateReady: {"done"}, kueue.CheckStateRetry: nil} {
+		if diff := cmp.Diff(want, checksIn(w, state)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", state, diff)
+		}
+	}
+}
+
 // TestJudgeOthers asks the engine about stages only, and about these only with the reservation that is written.
 func TestJudgeOthers(t *testing.T) {
 	j, first, second := pair(t)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -41,11 +42,14 @@ type reconciler struct {
 	judge  judge
 }
 
-// Reconcile answers the pending AdmissionChecks of one quota Workload.
+// Reconcile answers the pending AdmissionChecks of one quota Workload, or withdraws the answers of one that has to release its quota.
 func (r *reconciler) Reconcile(ctx context.Context, workload *kueue.Workload) (ctrl.Result, error) {
-	ours, err := r.pendingOurs(ctx, workload)
-	if err != nil || len(ours) == 0 {
+	ours, err := r.ours(ctx, pendingChecks(workload))
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if len(ours) == 0 {
+		return r.revoke(ctx, workload)
 	}
 	answer, ok, err := r.judge.answer(ctx, workload, ours)
 	if err != nil {
@@ -73,10 +77,26 @@ func result(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// pendingOurs returns the pending checks of this controller.
-func (r *reconciler) pendingOurs(ctx context.Context, workload *kueue.Workload) (map[kueue.AdmissionCheckReference]bool, error) {
+// revoke changes the answers for a reservation from Ready to Retry if the engine asks for that: Kueue's manager evicts the stage.
+func (r *reconciler) revoke(ctx context.Context, workload *kueue.Workload) (ctrl.Result, error) {
+	if !isStage(workload) || !isReserved(workload) {
+		return ctrl.Result{}, nil
+	}
+	ours, err := r.ours(ctx, checksIn(workload, kueue.CheckStateReady))
+	if err != nil || len(ours) == 0 {
+		return ctrl.Result{}, err
+	}
+	why, err := r.judge.revocation(ctx, workload)
+	if err != nil || why == "" {
+		return ctrl.Result{}, err
+	}
+	return result(r.write(ctx, workload, answered(workload, ours, admission.Answer{Message: why}, time.Now())))
+}
+
+// ours returns the checks of this controller among some.
+func (r *reconciler) ours(ctx context.Context, names []string) (map[kueue.AdmissionCheckReference]bool, error) {
 	ours := map[kueue.AdmissionCheckReference]bool{}
-	for _, name := range pendingChecks(workload) {
+	for _, name := range names {
 		var check kueue.AdmissionCheck
 		if err := r.config.Client.Get(ctx, client.ObjectKey{Name: name}, &check); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read AdmissionCheck %s: %w", name, err)

@@ -3,7 +3,6 @@ package stagesafety
 import (
 	"context"
 	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,17 +16,12 @@ import (
 
 // A Safety answers whether stages may open.
 type Safety struct {
-	runner  runner
-	changes chan event.GenericEvent
-	wake    chan struct{}
-
-	mu sync.Mutex
-	// woken are the JobSets that the engine has woken, and that have no event yet.
-	woken []types.NamespacedName
+	runner runner
+	woken  *feed
 }
 
 func newSafety(r runner) *Safety {
-	s := &Safety{runner: r, changes: make(chan event.GenericEvent), wake: make(chan struct{}, 1)}
+	s := &Safety{runner: r, woken: newFeed()}
 	r.OnWoken(s.note)
 	return s
 }
@@ -55,40 +49,14 @@ func localQueueOf(js *jobsetapi.JobSet) types.NamespacedName {
 }
 
 // Changes has an event for each JobSet with a stage that must be judged again.
-func (s *Safety) Changes() <-chan event.GenericEvent { return s.changes }
+func (s *Safety) Changes() <-chan event.GenericEvent { return s.woken.changes }
 
 // note is called on the goroutine of the engine.
 func (s *Safety) note(owner admission.Owner) {
-	if owner.Kind != admission.JobSetOwner {
-		return
-	}
-	s.mu.Lock()
-	s.woken = append(s.woken, owner.Key)
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	if owner.Kind == admission.JobSetOwner {
+		s.woken.note(&jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Key.Namespace, Name: owner.Key.Name}})
 	}
 }
 
 // Start sends events until the context ends.
-func (s *Safety) Start(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.wake:
-		}
-		s.mu.Lock()
-		woken := s.woken
-		s.woken = nil
-		s.mu.Unlock()
-		for _, key := range woken {
-			select {
-			case <-ctx.Done():
-				return nil
-			case s.changes <- event.GenericEvent{Object: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
-			}
-		}
-	}
-}
+func (s *Safety) Start(ctx context.Context) error { return s.woken.Start(ctx) }

@@ -4,7 +4,8 @@
 //
 //   - The stage controller asks through Safety before it opens a stage. Safety has an event for a JobSet whose answer may have changed.
 //   - The controller of AdmissionChecks with the controllerName tranche.dev/stage-safety answers Ready or Retry for each reservation, one after the
-//     other. Quota Workloads that are no stages of JobSets are Ready at once.
+//     other. Quota Workloads that are no stages of JobSets are Ready at once. If quota is removed later and not all JobSets can finish with what is
+//     left, it changes its answer for the stages of the cheapest ones to Retry, and Kueue's manager evicts them.
 package stagesafety
 
 import (
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -54,7 +57,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) (*Sa
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	safety := newSafety(config.Runner)
+	safety, revoked := newSafety(config.Runner), newFeed()
+	config.Runner.OnRevoked(func(key admission.StageKey) {
+		revoked.note(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	})
 	r := &reconciler{config: config, judge: judge{runner: config.Runner}}
 	return safety, errors.Join(
 		engine.Watch(ctx, mgr, config.Runner,
@@ -64,6 +70,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) (*Sa
 			}),
 		mgr.GetFieldIndexer().IndexField(ctx, &kueue.Workload{}, indexPending, pendingChecks),
 		mgr.Add(safety),
+		mgr.Add(revoked),
 		ctrl.NewControllerManagedBy(mgr).
 			Named("stagesafety-check").
 			For(&kueue.AdmissionCheck{}).
@@ -72,6 +79,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) (*Sa
 			Named("stagesafety").
 			For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPending))).
 			Watches(&kueue.AdmissionCheck{}, handler.EnqueueRequestsFromMapFunc(r.ofCheck)).
+			WatchesRawSource(source.Channel(revoked.changes, &handler.EnqueueRequestForObject{})).
 			WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
 			Complete(reconcile.AsReconciler(config.Client, r)),
 	)

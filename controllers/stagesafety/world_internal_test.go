@@ -38,6 +38,8 @@ func (d *direct) Ask(_ context.Context, f func(*admission.Engine)) error {
 
 func (d *direct) OnWoken(f func(admission.Owner)) { d.woken = f }
 
+func (d *direct) OnRevoked(func(admission.StageKey)) {}
+
 // wake reports the owners that the engine has woken.
 func (d *direct) wake() {
 	for _, owner := range d.engine.Woken() {
@@ -57,22 +59,29 @@ func newDirect(t *testing.T) *direct {
 	engine.Apply(admission.NamespaceObserved{Name: "ns"})
 	engine.Apply(admission.CheckObserved{AdmissionCheck: check})
 	engine.Apply(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "flavor"}}})
-	d.queue(&kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: checkName}}})
+	d.queue(checked())
 	return d
+}
+
+func checked() *kueue.AdmissionChecksStrategy {
+	return &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: checkName}}}
 }
 
 func newCheck(controller string) *kueue.AdmissionCheck {
 	return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: checkName, UID: "check", Generation: 3}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
 }
 
-func (d *direct) queue(checks *kueue.AdmissionChecksStrategy) {
+func (d *direct) queue(checks *kueue.AdmissionChecksStrategy) { d.queueOf("8", checks) }
+
+// queueOf lets the engine observe the ClusterQueue q with so many GPUs.
+func (d *direct) queueOf(gpus string, checks *kueue.AdmissionChecksStrategy) {
 	d.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: &kueue.ClusterQueue{
 		ObjectMeta: metav1.ObjectMeta{Name: "q", UID: "queue"},
 		Spec: kueue.ClusterQueueSpec{
 			NamespaceSelector: &metav1.LabelSelector{}, AdmissionChecksStrategy: checks,
 			ResourceGroups: []kueue.ResourceGroup{{
 				CoveredResources: []corev1.ResourceName{gpu},
-				Flavors:          []kueue.FlavorQuotas{{Name: "a", Resources: []kueue.ResourceQuota{{Name: gpu, NominalQuota: resource.MustParse("8")}}}},
+				Flavors:          []kueue.FlavorQuotas{{Name: "a", Resources: []kueue.ResourceQuota{{Name: gpu, NominalQuota: resource.MustParse(gpus)}}}},
 			}},
 		},
 	}})

@@ -1,7 +1,7 @@
 // Package invariants watches a cluster from outside and checks the invariants that Tranche guarantees:
 //
 //   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
-//     quota, borrowing and lending limits allow;
+//     quota, borrowing and lending limits allow. What Kueue's manager reserves as it starts is judged by the ClusterQueues that it surely knows;
 //   - I2 and section 4 of the design: every pod of a queued JobSet or Job, and every ungated pod of a gang of pods, lives only while a quota Workload
 //     that pays for it holds quota, and only after that Workload was Admitted, which is after its AdmissionChecks were Ready. No more pods of
 //     a gang live at a time than its quota Workload pays for;
@@ -60,7 +60,9 @@ type Auditor struct {
 
 	found    []string
 	suspects []suspect
-	advanced chan struct{}
+	// kueueStarts are the times at which Kueue's manager was started while it was audited.
+	kueueStarts []time.Time
+	advanced    chan struct{}
 }
 
 // A span is the range from the first resource version at which a fact was true to the first at which it was not. To is 0 while it lasts.

@@ -27,6 +27,9 @@ type holder struct {
 	admission *kueue.Admission
 	finished  bool
 	evicted   bool
+	// isOfKueue is true if Kueue's manager has reserved what it holds.
+	isOfKueue bool
+	last      *kueue.Workload
 }
 
 // A holding is one time that a quota Workload holds quota.
@@ -83,6 +86,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 		h.isExtra = w.Labels[apis.ExtraLabel] != ""
 		a.holders[w.UID] = h
 	}
+	h.last = w
 	isGone := what == watch.Deleted
 	isHolding := holds(w) && !isGone
 	switch {
@@ -113,7 +117,7 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	h.held = append(h.held, &holding{span: span{from: now.earliest}, batches: batchesOf(w)})
 	h.note(w, now)
 	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), usageOf(w), w.Status.Admission.DeepCopy()
-	h.evicted = isTrue(w.Status.Conditions, kueue.WorkloadEvicted)
+	h.evicted, h.isOfKueue = isTrue(w.Status.Conditions, kueue.WorkloadEvicted), isAdmittedByKueue(w)
 	a.checkQuota(h, now)
 }
 
@@ -169,6 +173,7 @@ func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
 	}
 	h.usage = usage
 	if grown {
+		h.isOfKueue = false // Kueue charges a reservation once
 		a.checkQuota(h, now)
 	}
 }

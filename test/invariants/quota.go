@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -21,15 +22,6 @@ type world struct {
 	from    uint64
 	changed *kueue.ClusterQueue // that ends it, or nil
 	ended   time.Time
-}
-
-// A suspect is a reservation that exceeded the limits of the world at that time.
-type suspect struct {
-	newcomer, queue string
-	key             flavorResource
-	usage           map[string]int64 // of each ClusterQueue
-	at              moment
-	seen            time.Time
 }
 
 func newWorld() *world {
@@ -85,7 +77,9 @@ func (a *Auditor) checkQuota(newcomer *holder, now moment) {
 			}
 		}
 		if a.worlds[len(a.worlds)-1].excess(newcomer.queue, key, usage) != "" {
-			a.suspects = append(a.suspects, suspect{newcomer.name, newcomer.queue, key, usage, now, time.Now()})
+			a.suspects = append(a.suspects, suspect{
+				newcomer: newcomer.name, queue: newcomer.queue, key: key, usage: usage, at: now, seen: time.Now(), isOfKueue: newcomer.isOfKueue, held: a.describe(key),
+			})
 		}
 	}
 }
@@ -96,16 +90,16 @@ func (a *Auditor) breaches() []string {
 	var found []string
 	for i := range a.suspects {
 		s := &a.suspects[i]
-		why := ""
+		why, knowsAll := "", a.knowsAllQueues(s)
 		isAllowed := slices.ContainsFunc(a.worlds, func(w *world) bool {
 			if w.from > s.at.latest || !w.ended.IsZero() && s.seen.Sub(w.ended) > onTheWay {
 				return false
 			}
 			why = w.excess(s.queue, s.key, s.usage)
-			return why == ""
+			return why == "" || !knowsAll && w.withoutBorrowers(s).excess(s.queue, s.key, s.usage) == ""
 		})
 		if !isAllowed {
-			found = append(found, fmt.Sprintf("I1: at %d (%s), with %s, %s", s.at.latest, s.seen.Format(time.RFC3339Nano), s.newcomer, why))
+			found = append(found, fmt.Sprintf("I1: at %d (%s), with %s, %s: %s", s.at.latest, s.seen.Format(time.RFC3339Nano), s.newcomer, why, strings.Join(s.held, "; ")))
 		}
 	}
 	return found

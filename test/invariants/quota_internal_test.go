@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // quota of the one flavor that these tests know: nominal, borrowingLimit, lendingLimit. Empty means that there is none.
@@ -181,5 +184,75 @@ func TestReclaimedPodsAreNotCharged(t *testing.T) {
 	a.seeWorkload(workload("newer", "a", "1"), moment{5, 5}, watch.Added)
 	if len(a.breaches()) == 0 {
 		t.Error("no breach, want one: all is held")
+	}
+}
+
+// applied makes a quota Workload one that Kueue's manager has admitted.
+func applied(w *kueue.Workload) *kueue.Workload {
+	w.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: apis.AdmissionFieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:admission":{}}}`),
+	}}
+	return w
+}
+
+// newAuditorOfCohort knows two ClusterQueues of a Cohort with 4 CPUs each, as the manager has for a long time.
+func newAuditorOfCohort() *Auditor {
+	a := newAuditorOf(clusterQueue("a", "all", quota{"4"}), clusterQueue("b", "all", quota{"4"}))
+	for _, w := range a.worlds[:len(a.worlds)-1] {
+		w.ended = time.Now().Add(-time.Hour)
+	}
+	return a
+}
+
+func TestKueueMayNotKnowAllQueuesAsItStarts(t *testing.T) {
+	const never = -time.Hour
+	tests := map[string]struct {
+		started    time.Duration // before the reservation
+		held, asks string        // in b, of 4, then in a, of 4
+		ours, want bool
+	}{
+		"a borrower may be unknown":        {held: "6", asks: "4", want: true},
+		"a borrower is known later":        {started: kueueStartup, held: "6", asks: "4"},
+		"a borrower is known without one":  {started: never, held: "6", asks: "4"},
+		"no quota is unknown":              {held: "6", asks: "5"},
+		"one that does not borrow changes": {held: "4", asks: "5"},
+		"Tranche knows all":                {held: "6", asks: "4", ours: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := newAuditorOfCohort()
+			a.KueueStarts()
+			a.seeWorkload(workload("old", "b", test.held), moment{2, 2}, watch.Added)
+			w := workload("new", "a", test.asks)
+			if !test.ours {
+				w = applied(w)
+			}
+			a.seeWorkload(w, moment{3, 3}, watch.Added)
+			a.kueueStarts[0] = a.kueueStarts[0].Add(-test.started)
+			if found := a.breaches(); (len(found) == 0) != test.want {
+				t.Errorf("breaches() = %q, want that it is allowed: %t", found, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsChargedLaterIsNotOfKueue(t *testing.T) {
+	a := newAuditorOfCohort()
+	a.KueueStarts()
+	w := applied(workload("new", "a", "4"))
+	w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
+	a.seeWorkload(w, moment{2, 2}, watch.Added)
+	a.seeWorkload(workload("old", "b", "6"), moment{3, 3}, watch.Added)
+	w = w.DeepCopy()
+	w.Status.ReclaimablePods = nil
+	a.seeWorkload(w, moment{4, 4}, watch.Modified)
+	found := a.breaches()
+	if len(found) != 1 {
+		t.Fatalf("breaches() = %q, want one", found)
+	}
+	for _, want := range []string{"/new holds 4000 in a since 2", "/old holds 6000 in b since 3", "QuotaReserved=True"} {
+		if !strings.Contains(found[0], want) {
+			t.Errorf("breaches() = %q, want that it has %q", found, want)
+		}
 	}
 }

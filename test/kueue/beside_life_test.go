@@ -24,7 +24,6 @@ import (
 var _ = Describe("Stages that Kueue admits", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 	}, NodeTimeout(patience))
 
 	It("run one after the other, each on its own quota", func(ctx SpecContext) {
@@ -145,13 +144,14 @@ var _ = Describe("Stages that Kueue admits", Ordered, ContinueOnFailure, func() 
 		Expect(env.Admin.Create(ctx, &kueue.AdmissionCheck{
 			ObjectMeta: metav1.ObjectMeta{Name: "booked-stages"}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController},
 		})).To(Succeed())
+		bookNode(ctx)
 		tenant(ctx, "booked", 4, checked("booking", "booked-stages"))
 		js := stagedJobSet("booked", map[string]string{apis.QueueLabel: "queue"}, "600")
 		js.Spec.ReplicatedJobs[1].DependsOn[0].Status = jobset.DependencyReady
 		Expect(env.Admin.Create(ctx, js)).To(Succeed())
 		answerBooking(ctx, js, "first", kueue.CheckStateReady)
 		Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "first")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
-		Expect(childOf(ctx, js, "first").Spec.Template.Labels).To(HaveKeyWithValue("example.com/booking", "7"))
+		expectBooked(ctx, js, "first")
 
 		var started []corev1.Pod
 		Eventually(func(g Gomega) {
@@ -163,6 +163,7 @@ var _ = Describe("Stages that Kueue admits", Ordered, ContinueOnFailure, func() 
 			HaveField("Status.SchedulingStats.Evictions", ContainElement(HaveField("Reason", kueue.WorkloadEvictedByAdmissionCheck))))
 		answerBooking(ctx, js, "second", kueue.CheckStateReady)
 		Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "second")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
+		expectBooked(ctx, js, "second")
 		Expect(podsOf(ctx, NewGomega(Fail), js, "first")).To(HaveExactElements(HaveField("UID", started[0].UID), HaveField("UID", started[1].UID)), "the first stage runs on")
 	}, NodeTimeout(patience))
 
@@ -261,6 +262,39 @@ func rackTopology(ctx context.Context) {
 	}})).To(Succeed())
 }
 
+// booking is the key of what an AdmissionCheck asks for.
+const booking = "example.com/booking"
+
+var bookedTolerations = []corev1.Toleration{{Key: booking, Operator: corev1.TolerationOpEqual, Value: "seven", Effect: corev1.TaintEffectNoSchedule}}
+
+// bookNode makes one node that only pods with the booking may use.
+func bookNode(ctx context.Context) {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(env.Admin.List(ctx, &nodes, client.MatchingLabels{"pool": "gpu"})).To(Succeed())
+	name := nodes.Items[len(nodes.Items)-1].Name
+	Expect(env.Admin.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
+		`{"metadata":{"labels":{%q:"seven"}},"spec":{"taints":[{"key":%q,"value":"seven","effect":"NoSchedule"}]}}`, booking, booking)))).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		restore := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}},"spec":{"taints":null}}`, booking))
+		Expect(env.Admin.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, restore)).To(Succeed())
+	}, NodeTimeout(patience))
+}
+
+// expectBooked expects that the pods of a stage have what the check "booking" asks for, besides what the flavor asks for.
+func expectBooked(ctx context.Context, js *jobsetapi.JobSet, stage string) {
+	GinkgoHelper()
+	template := childOf(ctx, js, stage).Spec.Template
+	Expect(template.Labels).To(HaveKeyWithValue(booking, "7"))
+	Expect(template.Annotations).To(HaveKeyWithValue(booking, "for "+stage))
+	for _, pod := range podsOf(ctx, NewGomega(Fail), js, stage) {
+		Expect(pod.Labels).To(HaveKeyWithValue(booking, "7"))
+		Expect(pod.Annotations).To(HaveKeyWithValue(booking, "for "+stage))
+		Expect(pod.Spec.NodeSelector).To(And(HaveKeyWithValue(booking, "seven"), HaveKeyWithValue("pool", "gpu")))
+		Expect(pod.Spec.Tolerations).To(ContainElements(bookedTolerations))
+	}
+}
+
 // answerBooking sets the state of the check "booking" of a stage, once its quota is reserved.
 func answerBooking(ctx context.Context, js *jobsetapi.JobSet, stage string, state kueue.CheckState) {
 	GinkgoHelper()
@@ -273,7 +307,10 @@ func answerBooking(ctx context.Context, js *jobsetapi.JobSet, stage string, stat
 		check := &w.Status.AdmissionChecks[i]
 		check.State, check.Message, check.LastTransitionTime = state, "by the test", metav1.Now()
 		if state == kueue.CheckStateReady {
-			check.PodSetUpdates = []kueue.PodSetUpdate{{Name: kueue.NewPodSetReference(stage), Labels: map[string]string{"example.com/booking": "7"}}}
+			check.PodSetUpdates = []kueue.PodSetUpdate{{
+				Name: kueue.NewPodSetReference(stage), Labels: map[string]string{booking: "7"}, Annotations: map[string]string{booking: "for " + stage},
+				NodeSelector: map[string]string{booking: "seven"}, Tolerations: bookedTolerations,
+			}}
 		}
 		g.Expect(env.Admin.Status().Update(ctx, w)).To(Succeed())
 	}).WithContext(ctx).Should(Succeed())

@@ -20,7 +20,6 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -36,18 +35,17 @@ const (
 // chaosQueues have 3 GPUs each, in one cohort. What borrows is preempted when the owner needs its quota.
 var chaosQueues = []string{"chaos-a", "chaos-b"}
 
-// chaosFor is for how long managers are killed: SOAK_DURATION, or 20 seconds.
+// chaosFor is for how long managers are killed: SOAK_DURATION, or 15 seconds.
 func chaosFor() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("SOAK_DURATION")); err == nil {
 		return d
 	}
-	return 20 * time.Second
+	return 15 * time.Second
 }
 
 var _ = Describe("Both managers", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		newSafetyCheck(ctx, chaosCheck)
 	}, NodeTimeout(2*patience))
 
@@ -106,17 +104,17 @@ func newChaos(ctx context.Context) *chaos {
 	return &chaos{random: rand.New(rand.NewPCG(seed, seed)), auditor: auditor, kills: map[string]int{}, logs: []string{shared.manager.Log}}
 }
 
-// stir submits and kills for a while. A manager that was killed is started again at once or a little later.
+// stir submits and kills for a while, until each kind of kill has happened equally often. A manager that was killed is started again at once or a little later.
 func (c *chaos) stir(ctx context.Context, duration time.Duration) {
 	GinkgoHelper()
 	began := time.Now()
 	var kinds []string
-	for submitted := 0; time.Since(began) < duration; {
+	for submitted := 0; time.Since(began) < duration || len(kinds) > 0; {
 		for due := int(time.Since(began) / chaosEvery); submitted <= due && c.backlog(ctx) < chaosBacklog && c.submit(ctx, submitted); {
 			submitted++
 		}
 		c.pause(ctx, 1500*time.Millisecond)
-		if len(kinds) == 0 { // so that each kind happens, also in a short time
+		if len(kinds) == 0 {
 			kinds = []string{controlplane.Kueue, "manager", "both"}
 			c.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		}
@@ -154,8 +152,7 @@ func (c *chaos) kill(ctx context.Context, what string) {
 	c.kills[what]++
 	if what != controlplane.Kueue {
 		c.expectRunning()
-		Expect(shared.manager.Kill()).To(Succeed())
-		shared.manager = nil
+		killBeside()
 	}
 	if what != "manager" {
 		Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
@@ -163,22 +160,23 @@ func (c *chaos) kill(ctx context.Context, what string) {
 	c.pause(ctx, time.Second)
 	kueueFirst := c.random.IntN(2) == 0
 	if what != "manager" && kueueFirst {
-		Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+		c.startKueue(ctx)
 	}
 	if what != controlplane.Kueue {
-		c.launch()
+		launchBeside()
+		c.logs = append(c.logs, shared.manager.Log)
 	}
 	if what != "manager" && !kueueFirst {
-		Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+		c.startKueue(ctx)
 	}
 }
 
-func (c *chaos) launch() {
+// startKueue starts Kueue's manager, which may admit before and after it is ready.
+func (c *chaos) startKueue(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	shared.manager, err = env.LaunchManager(testenv.ManagerOptions{Settings: map[string]any{"mode": "Beside"}})
-	Expect(err).NotTo(HaveOccurred())
-	c.logs = append(c.logs, shared.manager.Log)
+	c.auditor.KueueStarts()
+	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
+	c.auditor.KueueStarts()
 }
 
 // expectRunning expects that our manager has not ended by itself.

@@ -34,7 +34,6 @@ const (
 var _ = Describe("A cohort tree under load", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 	}, NodeTimeout(2*patience))
 
 	It("is taken over and handed back twice, while jobs of three kinds arrive and finish", func(ctx SpecContext) {
@@ -165,11 +164,15 @@ func endGroups(ctx context.Context, namespace string) {
 		if !ok || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		ended := pod.DeepCopy()
-		ended.Status.Phase = corev1.PodSucceeded
-		err := env.Admin.Status().Patch(ctx, ended, client.MergeFrom(pod))
-		Expect(client.IgnoreNotFound(err)).To(Or(Succeed(), MatchError(context.Canceled)))
+		Expect(client.IgnoreNotFound(succeed(ctx, pod))).To(Or(Succeed(), MatchError(context.Canceled)))
 	}
+}
+
+// succeed ends a pod.
+func succeed(ctx context.Context, pod *corev1.Pod) error {
+	ended := pod.DeepCopy()
+	ended.Status.Phase = corev1.PodSucceeded
+	return env.Admin.Status().Patch(ctx, ended, client.MergeFrom(pod))
 }
 
 // expectEnd waits until all has finished, and expects that each pod ran once.

@@ -16,7 +16,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,12 +23,13 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		newSafetyCheck(ctx, "taken-stages")
 	}, NodeTimeout(patience))
 
@@ -73,24 +73,19 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(read(ctx, waits)(NewGomega(Fail)).Status.Conditions).NotTo(ContainElement(HaveField("Type", apis.WaitingCondition)))
 		Expect(env.Admin.Delete(ctx, running, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 		Eventually(read(ctx, waits)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		for _, pod := range group {
+			Expect(succeed(ctx, read(ctx, pod)(NewGomega(Fail)))).To(Succeed())
+		}
+		removePods(ctx, "taken-a")
 	}, NodeTimeout(3*patience))
 
 	It("have one engine at most when both managers are killed at each step", func(ctx SpecContext) {
-		const queue, gpus = "killed", 4
-		tenant(ctx, queue, gpus)
-		audited, stopAudit := context.WithCancel(ctx)
-		audit := make(chan string, 1)
-		go func() {
-			defer GinkgoRecover()
-			failed := ""
-			for audited.Err() == nil && failed == "" {
-				g := NewGomega(func(message string, _ ...int) { failed = message })
-				if audited.Err() == nil {
-					expectWithin(ctx, g, queue, gpus)
-				}
-			}
-			audit <- failed
-		}()
+		const queue = "killed"
+		tenant(ctx, queue, 5)
+		auditing, stopAudit := context.WithCancel(ctx)
+		defer stopAudit()
+		auditor, err := invariants.Start(auditing, env.Admin)
+		Expect(err).NotTo(HaveOccurred())
 		number := 0
 		submit := func(count int) {
 			for range count {
@@ -130,15 +125,16 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 					g.Expect(jobs.Items[i].Status.Succeeded).To(BeEquivalentTo(2), jobs.Items[i].Name)
 				}
 			}
-		}).WithContext(ctx).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
 		Expect(podUIDs(ctx, running)).To(Equal(uids), "nothing that runs is touched")
 		for i := range jobs.Items {
 			if jobs.Items[i].Name != running.Name {
 				Expect(podUIDs(ctx, &jobs.Items[i])).To(HaveLen(2), "each pod ran once")
 			}
 		}
-		stopAudit()
-		Expect(<-audit).To(BeEmpty())
+		violations, err := auditor.Violations(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(violations).To(BeEmpty())
 	}, NodeTimeout(5*patience))
 
 	It("wait, and are Kueue's, while they are taken in part or not held", func(ctx SpecContext) {
@@ -161,6 +157,8 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(env.Admin.Create(ctx, job)).To(Succeed())
 		Eventually(read(ctx, workloadOf(ctx, job))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
 		Expect(locksOf(ctx, NewGomega(Fail), "half-a", "half-b")).To(HaveEach(""))
+		large := newWorkload(ctx, "half-a", func(w *kueue.Workload) { w.Spec.PodSets[0].Count = 50 })
+		Eventually(admitAs(ctx, testenv.ManagerUser, large)).WithContext(ctx).Should(MatchError(ContainSubstring("Kueue admits in ClusterQueue half-a")))
 
 		patchQueue(ctx, "half-b", `{"spec":{"admissionChecksStrategy":null}}`)
 		takeOver(ctx, "half-a", "half-b")
@@ -171,14 +169,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(env.Admin.Create(ctx, stranger)).To(MatchError(ContainSubstring("Tranche admits in the cohort tree of Cohort half")))
 		Expect(env.Admin.Create(ctx, &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "half"}, Spec: kueue.CohortSpec{ParentName: "other"}})).
 			To(MatchError(ContainSubstring("spec.parentName: cannot be changed")))
-		w := newWorkload(ctx, "half-a", func(w *kueue.Workload) { w.Spec.PodSets[0].Count = 50 })
-		kueues, err := env.As(controlplane.KueueUser)
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(func(g Gomega) error {
-			read(ctx, w)(g)
-			w.Status.Admission = admission(w, "half-a").Admission
-			return kueues.Status().Update(ctx, w)
-		}).WithContext(ctx).Should(MatchError(ContainSubstring("Tranche admits in ClusterQueue half-a")))
+		Eventually(admitAs(ctx, controlplane.KueueUser, large)).WithContext(ctx).Should(MatchError(ContainSubstring("Tranche admits in ClusterQueue half-a")))
 
 		By("stopping for its own stop policy")
 		patchQueue(ctx, "half-a", `{"metadata":{"annotations":{"tranche.dev/stop-policy":"Hold"}}}`)
@@ -211,6 +202,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		}
 		refused("there is no ClusterQueue nowhere", "", "takeover", "nowhere")
 		refused("a tree changes as a whole: tranche takeover verbs-a verbs-b", "", "takeover", "verbs-a")
+		refused("nothing to hand back: Kueue admits in ClusterQueue(s) verbs-a, verbs-b already", "", "hand-back", "verbs-a", "verbs-b")
 		refused("nothing has changed: answer y", "n\n", "takeover", "verbs-a", "verbs-b")
 		other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.KueueNamespace, Name: "kueue-controller-manager"}, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
@@ -285,28 +277,23 @@ func kubeconfigOfReader(ctx context.Context, user, clusterQueue string) string {
 func killBoth(ctx context.Context, change func()) {
 	GinkgoHelper()
 	change()
-	Expect(shared.manager.Kill()).To(Succeed())
+	killBeside()
 	Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
+	launchBeside()
 	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
-	shared.manager = nil
-	startBeside(ctx)
+	Expect(shared.manager.WaitReady(ctx)).To(Succeed())
 }
 
-// expectWithin expects that the admissions of a ClusterQueue are within its quota, and that none was made twice.
-func expectWithin(ctx context.Context, g Gomega, namespace string, gpus int64) {
-	var list kueue.WorkloadList
-	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
-	held := int64(0)
-	for i := range list.Items {
-		w := &list.Items[i]
-		if w.Status.Admission == nil || meta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
-			continue
-		}
-		for _, a := range w.Status.Admission.PodSetAssignments {
-			held += a.ResourceUsage.Name(gpu, resource.DecimalSI).Value()
-		}
+// admitAs returns a function that admits a quota Workload in the ClusterQueue of its namespace as a user, and returns the answer of the API server.
+func admitAs(ctx context.Context, user string, w *kueue.Workload) func(Gomega) error {
+	GinkgoHelper()
+	c, err := env.As(user)
+	Expect(err).NotTo(HaveOccurred())
+	return func(g Gomega) error {
+		read(ctx, w)(g)
+		w.Status.Admission = admission(w, kueue.ClusterQueueReference(w.Namespace)).Admission
+		return c.Status().Update(ctx, w, client.DryRunAll)
 	}
-	g.Expect(held).To(BeNumerically("<=", gpus))
 }
 
 // annotate sets the annotation that asks for an engine.

@@ -56,11 +56,11 @@ func (ck Judge) protect(l *Candidate) *decision.Refusal {
 }
 
 func (ck Judge) mayOpen(l *Candidate) *decision.Refusal {
-	if refusal, isRejected := l.JobSet.Rejected[l.Stage.Index]; isRejected {
-		return &refusal
-	}
 	if refusal := peakFitsLimits(ck.Checker, l); refusal != nil {
 		return refusal
+	}
+	if refusal, isRejected := l.JobSet.Rejected[l.Stage.Index]; isRejected {
+		return &refusal
 	}
 	o := ck.m.Offer(l.Stage.Demand, l.Queue)
 	if o.Infeasibility != nil {

@@ -24,6 +24,8 @@ type Cycle struct {
 	rests uint64
 	// surplus is the ChargeEpoch at which victims last released more than their preemptor needs, in the current cycle.
 	surplus map[*quota.Node]uint64
+	// revoked are the stages whose approval has been withdrawn since the last call of Revoked.
+	revoked []decision.StageKey
 	// decisions are those of the current call of Decide.
 	decisions []decision.Decision
 }

@@ -21,6 +21,7 @@ import (
 func (cy *Cycle) recoverFromDeadlock() {
 	for _, root := range cy.m.Bank.Unsafe() {
 		if !cy.decidesUnder(root) {
+			cy.revoke(root)
 			continue
 		}
 		for _, c := range cy.m.Bank.SelectVictims(root, cy.price, cy.compareClaims) {
@@ -33,6 +34,43 @@ func (cy *Cycle) recoverFromDeadlock() {
 			}
 		}
 	}
+}
+
+// revoke withdraws approvals of reservations below a root of the safety tree, where another engine admits, to resolve a deadlock. A JobSet in a queue
+// that is held can continue when the hold ends, for instance because its cohort tree is being taken over: nothing is revoked for that. Neither is it while
+// a stage that is gated again, because its JobSet has restarted, still holds quota: it is about to release it, and then this is asked again.
+func (cy *Cycle) revoke(root *quota.Node) {
+	isReleasing := false
+	for _, c := range cy.m.Bank.ClaimsUnderRoot(root) {
+		j := cy.m.JobSets[c.OwnerUID]
+		if j == nil {
+			continue
+		}
+		for _, s := range j.EvictionUnit.Stages {
+			s.Revoked = ""
+			isReleasing = isReleasing || s.Closed != ""
+		}
+	}
+	if isReleasing {
+		return
+	}
+	for _, c := range cy.m.Bank.SelectVictimsIfResumed(root, cy.price, cy.compareClaims) {
+		j := cy.m.JobSets[c.OwnerUID]
+		message := cy.whyRelief(j)
+		for _, s := range j.EvictionUnit.Stages {
+			if s.IsApproved || len(s.ReadyChecks) > 0 {
+				s.Revoked = message
+				cy.revoked = append(cy.revoked, s.Key)
+			}
+		}
+	}
+}
+
+// Revoked returns the stages whose approval has been withdrawn since the last call.
+func (cy *Cycle) Revoked() []decision.StageKey {
+	revoked := cy.revoked
+	cy.revoked = nil
+	return revoked
 }
 
 // decidesUnder reports whether this Engine decides about the JobSets with claims below a root of the safety tree.

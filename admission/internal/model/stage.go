@@ -58,6 +58,8 @@ type Stage struct {
 	ReadyChecks []kueue.AdmissionCheckReference
 	IsApproved  bool
 	ApprovedAt  time.Time
+	// Revoked is why its reservation, which another engine has made and this one has approved, has to be released, or empty.
+	Revoked string
 	demand.WorkloadPods
 
 	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet. IsVictim is

@@ -189,13 +189,7 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 		s.Reservation = &model.Assignment{ClusterQueue: o.m.ClusterQueue(string(a.ClusterQueue))}
 		s.Reservation.Usage, s.Reservation.Parts = o.usageOf(object)
 	}
-	s.ReadyChecks = nil
-	for i := range object.Status.AdmissionChecks {
-		if check := &object.Status.AdmissionChecks[i]; check.State == kueue.CheckStateReady {
-			s.ReadyChecks = append(s.ReadyChecks, check.Name)
-		}
-	}
-	s.IsApproved = s.IsApproved && s.Reservation != nil && !s.IsEvicted && s.ReservedAt.Equal(s.ApprovedAt)
+	adoptChecks(s, object)
 	s.Closed = ""
 	switch gate := quotaworkload.GateMessage(object); {
 	case !object.DeletionTimestamp.IsZero():
@@ -208,6 +202,26 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 		if c := apimeta.FindStatusCondition(object.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
 			s.Closed = "kept out of the queue: " + c.Message
 		}
+	}
+}
+
+// adoptChecks records which AdmissionChecks have been passed. With an answer that ends a reservation, its approval ends, too.
+func adoptChecks(s *model.Stage, object *kueue.Workload) {
+	s.ReadyChecks = nil
+	isRejected := false
+	for i := range object.Status.AdmissionChecks {
+		switch check := &object.Status.AdmissionChecks[i]; check.State {
+		case kueue.CheckStateReady:
+			s.ReadyChecks = append(s.ReadyChecks, check.Name)
+		case kueue.CheckStateRetry, kueue.CheckStateRejected:
+			isRejected = true
+		case kueue.CheckStatePending:
+		}
+	}
+	isHeld := s.Reservation != nil && !s.IsEvicted && !isRejected
+	s.IsApproved = s.IsApproved && isHeld && s.ReservedAt.Equal(s.ApprovedAt)
+	if !isHeld {
+		s.Revoked = ""
 	}
 }
 
