@@ -19,12 +19,13 @@ func (r *rivalry) reserveNominal(wl *kueue.Workload) bool {
 	if r.keeps[wl] && cmp.Equal(before, kept) {
 		return true
 	}
+	places := r.afterEvictions()
 	r.preemptReservations[wl], r.keeps[wl] = kept, true
 	r.chargeEpoch++
 	for fr, a := range before {
 		if a > kept[fr] {
 			r.gaveUp[wl] = true
-			r.refused = map[*kueue.Workload]bool{wl: true}
+			r.recheckForRelease(places, wl)
 		}
 	}
 	return true

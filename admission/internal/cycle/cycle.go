@@ -57,6 +57,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		if winner == nil {
 			continue
 		}
+		delete(g.Nominated, winner.Queue)
 		switch {
 		case !cy.stillPasses(winner):
 		case winner.Preempts():
@@ -99,6 +100,7 @@ func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees) {
 				q.PendingQueue.Reorder()
 			}
 			n.withdraw(q)
+			delete(g.Nominated, q)
 			cy.nominate(n, q)
 		}
 	}
@@ -116,6 +118,7 @@ func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 			cy.holdLine(l)
 		default:
 			n.enter(&nominee{Candidate: l, asOf: cy.m.ChargeEpoch})
+			q.CohortTree.Nominated[q] = struct{}{}
 		}
 		return
 	}
