@@ -31,6 +31,24 @@ func (r *rivalry) reserveNominal(wl *kueue.Workload) bool {
 	return true
 }
 
+// reserveForHeads reserves nominal quota for the first Workload of each queue that waits. Workloads before it that can be admitted at once do not count.
+func (r *rivalry) reserveForHeads(group []string) {
+	for _, name := range group {
+		for _, wl := range r.line(name) {
+			if r.misconfigured(wl) != "" {
+				continue
+			}
+			b := r.bid(wl)
+			if b == nil {
+				r.reserveNominal(wl)
+			}
+			if b == nil || b.awaits || len(b.victims) > 0 {
+				break
+			}
+		}
+	}
+}
+
 // nominalOf returns the part of a Workload's need that is unused nominal quota of its ClusterQueue, or all of it if it fits below the root.
 func (r *rivalry) nominalOf(wl *kueue.Workload) bill {
 	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]

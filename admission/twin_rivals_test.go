@@ -204,6 +204,7 @@ func (w *twin) decideOnRivals(h *history) []string {
 	var told []string
 	for _, group := range w.groups() {
 		r := &rivalry{twin: w, bids: map[string]*bid{}, refused: map[*kueue.Workload]bool{}, gaveUp: map[*kueue.Workload]bool{}, keeps: map[*kueue.Workload]bool{}}
+		r.reserveForHeads(group)
 		r.pass(group)
 		told = append(told, r.told...)
 	}

@@ -44,6 +44,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 	}
 	cy.m.Cycles++
 	clear(cy.surplus)
+	cy.reserveForHeads(g)
 	for {
 		cy.nominateAll(g, n)
 		for _, q := range cy.m.ChangedReservations {
