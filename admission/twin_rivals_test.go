@@ -194,6 +194,8 @@ type rivalry struct {
 	gaveUp map[*kueue.Workload]bool
 	// keeps are the Workloads whose reservation is nominal quota, against borrowers.
 	keeps map[*kueue.Workload]bool
+	// released is how often a reservation or a victim released quota.
+	released int
 	// borrowsMore is true if a ClusterQueue has borrowed for a Workload since those that may now preempt there were last checked.
 	borrowsMore bool
 }
@@ -215,14 +217,17 @@ func (r *rivalry) pass(group []string) {
 	for {
 		places := r.charged()
 		contest := map[string]*offer{}
-		for range group {
+		for released := -1; released < r.released; {
+			released = r.released
 			for _, name := range group {
 				if r.bids[name] == nil {
 					r.bids[name] = r.nominate(name)
 				}
-				if r.bids[name] != nil {
-					contest[name] = r.bids[name].offer
-				}
+			}
+		}
+		for name, b := range r.bids {
+			if b != nil {
+				contest[name] = b.offer
 			}
 		}
 		best := r.winner(group, contest, places)
@@ -471,6 +476,7 @@ func (r *rivalry) recheckForRelease(before map[string]*place, but *kueue.Workloa
 		if !isLower(after["queue "+name], before["queue "+name]) {
 			continue
 		}
+		r.released++
 		delete(r.bids, name)
 		for _, wl := range r.line(name) {
 			if wl != but {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 // reserveForHeads reserves nominal quota for the heads of the queues that a cycle is about to check, before it admits any stage. The cycle itself checks
@@ -18,27 +19,29 @@ func (cy *Cycle) reserveForHeads(g *model.CohortTree) {
 	}
 }
 
-// reserveForHead reserves nominal quota for the first stage of a queue that waits. Stages before it that can be admitted now do not count, and
-// nothing is reserved behind one that waits for victims, or for other gangs that are admitted together with it.
+// reserveForHead reserves nominal quota for the first stage of a queue that waits, once the stages before it that can be admitted now have been. Nothing is
+// reserved behind one that waits for victims, or for other gangs that are admitted together with it.
 func (cy *Cycle) reserveForHead(q *model.ClusterQueue) {
-	passing := map[model.EquivalenceKey]struct{}{}
-	for s := range q.PendingQueue.Ordered(nil) {
-		if _, passes := passing[s.Element.Shape]; passes {
-			continue
+	var head *check.Candidate
+	var reserved quota.Usage
+	cy.m.Tree.WhatIf(func() bool {
+		for s := range q.PendingQueue.Ordered(nil) {
+			if s.CoAdmissionGroup() != nil {
+				return false
+			}
+			l := cy.check.Candidate(s)
+			refusal := cy.check.Check(l)
+			switch {
+			case l.Preempts():
+				return false
+			case refusal == nil:
+				q.Node.Charge(l.Usage)
+			case l.Effect == check.BlocksOthers:
+				head, reserved = l, cy.check.NominalReservation(l)
+				return false
+			}
 		}
-		if s.CoAdmissionGroup() != nil {
-			return
-		}
-		l := cy.check.Candidate(s)
-		refusal := cy.check.Check(l)
-		switch {
-		case refusal != nil && l.Effect == check.BlocksOthers:
-			cy.reserveNominal(l)
-			return
-		case l.Preempts():
-			return
-		case refusal == nil:
-			passing[s.Element.Shape] = struct{}{}
-		}
-	}
+		return false
+	})
+	cy.setNominal(head, reserved)
 }
