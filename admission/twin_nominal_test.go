@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,8 +11,10 @@ import (
 )
 
 // reserveNominal reserves nominal quota for the head of a StrictFIFO queue against borrowers, and reports whether there is any to reserve.
-func (r *rivalry) reserveNominal(wl *kueue.Workload) bool {
-	kept := r.nominalOf(wl)
+func (r *rivalry) reserveNominal(wl *kueue.Workload) bool { return r.keep(wl, r.nominalOf(wl)) }
+
+// keep reserves nominal quota, and reports whether there is any.
+func (r *rivalry) keep(wl *kueue.Workload, kept bill) bool {
 	if len(kept) == 0 {
 		return false
 	}
@@ -19,15 +22,44 @@ func (r *rivalry) reserveNominal(wl *kueue.Workload) bool {
 	if r.keeps[wl] && cmp.Equal(before, kept) {
 		return true
 	}
+	places := r.afterEvictions()
 	r.preemptReservations[wl], r.keeps[wl] = kept, true
 	r.chargeEpoch++
 	for fr, a := range before {
 		if a > kept[fr] {
 			r.gaveUp[wl] = true
-			r.refused = map[*kueue.Workload]bool{wl: true}
+			r.recheckForRelease(places, wl)
 		}
 	}
 	return true
+}
+
+// reserveForHeads reserves nominal quota for the first Workload of each queue that waits, once those before it that can be admitted have been.
+func (r *rivalry) reserveForHeads(group []string) {
+	for _, name := range group {
+		head, kept := r.headOf(name)
+		r.keep(head, kept)
+	}
+}
+
+// headOf returns the first Workload of a queue that waits for quota and what it may reserve, or nothing.
+func (r *rivalry) headOf(queue string) (head *kueue.Workload, kept bill) {
+	admitting := maps.Clone(r.admitting)
+	defer func() { r.admitting = admitting }()
+	for _, wl := range r.line(queue) {
+		if r.misconfigured(wl) != "" {
+			continue
+		}
+		switch b := r.bid(wl); {
+		case b == nil:
+			return wl, r.nominalOf(wl)
+		case b.awaits || len(b.victims) > 0:
+			return nil, nil
+		default:
+			r.admitting[keyOfWorkload(wl)] = b.offer.admission
+		}
+	}
+	return nil, nil
 }
 
 // nominalOf returns the part of a Workload's need that is unused nominal quota of its ClusterQueue, or all of it if it fits below the root.

@@ -194,6 +194,8 @@ type rivalry struct {
 	gaveUp map[*kueue.Workload]bool
 	// keeps are the Workloads whose reservation is nominal quota, against borrowers.
 	keeps map[*kueue.Workload]bool
+	// released is how often a reservation or a victim released quota.
+	released int
 	// borrowsMore is true if a ClusterQueue has borrowed for a Workload since those that may now preempt there were last checked.
 	borrowsMore bool
 }
@@ -204,6 +206,7 @@ func (w *twin) decideOnRivals(h *history) []string {
 	var told []string
 	for _, group := range w.groups() {
 		r := &rivalry{twin: w, bids: map[string]*bid{}, refused: map[*kueue.Workload]bool{}, gaveUp: map[*kueue.Workload]bool{}, keeps: map[*kueue.Workload]bool{}}
+		r.reserveForHeads(group)
 		r.pass(group)
 		told = append(told, r.told...)
 	}
@@ -214,14 +217,17 @@ func (r *rivalry) pass(group []string) {
 	for {
 		places := r.charged()
 		contest := map[string]*offer{}
-		for range group {
+		for released := -1; released < r.released; {
+			released = r.released
 			for _, name := range group {
 				if r.bids[name] == nil {
 					r.bids[name] = r.nominate(name)
 				}
-				if r.bids[name] != nil {
-					contest[name] = r.bids[name].offer
-				}
+			}
+		}
+		for name, b := range r.bids {
+			if b != nil {
+				contest[name] = b.offer
 			}
 		}
 		best := r.winner(group, contest, places)
@@ -264,10 +270,11 @@ func (r *rivalry) nominate(queue string) *bid {
 			return nil
 		}
 		if r.preemptReservations[wl] != nil {
+			before := r.afterEvictions()
 			delete(r.preemptReservations, wl)
 			delete(r.keeps, wl)
 			r.gaveUp[wl] = true
-			r.refused = map[*kueue.Workload]bool{wl: true}
+			r.recheckForRelease(before, wl)
 		}
 		if isStrict {
 			return nil
@@ -394,9 +401,13 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 			}
 			continue
 		}
+		before := r.afterEvictions()
 		delete(r.preemptReservations, wl)
 		r.gaveUp[wl] = true
-		r.refused = map[*kueue.Workload]bool{}
+		r.recheckForRelease(before, nil)
+		for _, other := range r.line(h.queue()) {
+			delete(r.refused, other)
+		}
 	}
 }
 
@@ -430,7 +441,7 @@ func (r *rivalry) stillHolds(b *bid) bool {
 
 // makeRoom evicts, and reserves what the Workload waits for.
 func (r *rivalry) makeRoom(b *bid) {
-	wl, before := b.offer.wl, r.later(b.offer.wl)
+	wl, before := b.offer.wl, r.afterEvictions()
 	r.refused[wl] = true
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.preemptReservations[wl] = b.offer.bill
@@ -446,7 +457,7 @@ func (r *rivalry) makeRoom(b *bid) {
 		r.told = append(r.told, fmt.Sprintf("evict %s %s for %s", v.wl.Name, v.reason, wl.Name))
 	}
 	if len(b.victims) > 0 {
-		r.recheckForSurplus(before, wl)
+		r.recheckForRelease(before, wl)
 	}
 	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: r.exempt(wl)}
 	if len(b.victims) > 0 && r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil) {
@@ -457,25 +468,35 @@ func (r *rivalry) makeRoom(b *bid) {
 	}
 }
 
-// later returns the places as they are when all evicted Workloads have left.
-func (r *rivalry) later(wl *kueue.Workload) map[string]*place {
-	return in(&hunt{twin: r.twin, wl: wl}, nil, func(_ *place, places map[string]*place) map[string]*place { return places })
-}
-
-// recheckForSurplus lets all other Workloads be checked again where less is used than before.
-func (r *rivalry) recheckForSurplus(before map[string]*place, preemptor *kueue.Workload) {
-	after := r.later(preemptor)
-	for _, wl := range r.workloads {
-		queue := string(r.localQueueOf(wl).Spec.ClusterQueue)
-		then, now := before["queue "+queue].tree.Index, after["queue "+queue].tree.Index
-		for was, is := before["queue "+queue].Node, after["queue "+queue].Node; is != nil && wl != preemptor; was, is = was.Parent(), is.Parent() {
-			if slices.ContainsFunc(keys(r.preemptReservations[preemptor]), func(fr quota.FlavorResource) bool { return is.Used(now.ID(fr)) < was.Used(then.ID(fr)) }) {
+// recheckForRelease lets the ClusterQueues nominate again in which a Workload may use released quota: where less is used than before. One Workload is
+// not checked again.
+func (r *rivalry) recheckForRelease(before map[string]*place, but *kueue.Workload) {
+	after := r.afterEvictions()
+	for name := range r.queues {
+		if !isLower(after["queue "+name], before["queue "+name]) {
+			continue
+		}
+		r.released++
+		delete(r.bids, name)
+		for _, wl := range r.line(name) {
+			if wl != but {
 				delete(r.refused, wl)
-				delete(r.bids, queue)
-				break
 			}
 		}
 	}
+}
+
+// isLower reports whether less is used than before in a ClusterQueue or in one of the Cohorts above it.
+func isLower(after, before *place) bool {
+	then, now := before.tree.Index, after.tree.Index
+	for was, is := before.Node, after.Node; is != nil; was, is = was.Parent(), is.Parent() {
+		for id := range quota.ID(now.Len()) {
+			if is.Used(id) < was.Used(then.ID(now.Name(id))) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // recheckForBorrowing lets the Workloads that may preempt in other queues be checked again if these borrow more, and reports whether they do. Those that
@@ -493,16 +514,15 @@ func (r *rivalry) recheckForBorrowing() bool {
 // admit admits a Workload. The reservations of others in its queue have to be checked again.
 func (r *rivalry) admit(b *bid) {
 	wl := b.offer.wl
+	before := r.afterEvictions()
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
 	place := r.charged()["queue "+b.offer.queue]
 	r.borrowsMore = r.borrowsMore || place.ExceedsAny(place.usage(b.offer.bill))
 	r.chargeEpoch++
-	if r.preemptReservations[wl] != nil {
-		r.refused = map[*kueue.Workload]bool{}
-	}
 	delete(r.preemptReservations, wl)
 	delete(r.keeps, wl)
+	r.recheckForRelease(before, nil)
 	r.drop(r.behind(wl))
 	r.drop(b.yielding)
 }
@@ -517,6 +537,17 @@ func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 	}
 	slices.SortFunc(behind, func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
 	return behind
+}
+
+// afterEvictions charges what all hold, and all reservations, when all evicted Workloads have left.
+func (w *twin) afterEvictions() map[string]*place {
+	places := w.chargedBut(nil)
+	for _, wl := range w.workloads {
+		if a := w.holds(wl); a != nil && w.isLeaving(wl) {
+			places["queue "+string(a.ClusterQueue)].release(w.chargeOf(wl))
+		}
+	}
+	return places
 }
 
 // chargedBut charges what all hold, and the reservations, except for some. Workloads that are being evicted have to be subtracted, since

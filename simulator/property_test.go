@@ -45,6 +45,8 @@ func randomLines(t *rapid.T) []string {
 	config := rapid.SampledFrom([]string{
 		"", "config wait-for-pods-ready.timeout=3m wait-for-pods-ready.requeuing-strategy.backoff-limit-count=1\n",
 		"config wait-for-pods-ready.timeout=90s wait-for-pods-ready.requeuing-strategy.backoff-base-seconds=100\n",
+		// Pods become ready, and restarted Jobs time out, at the same instants at which the manager crashes.
+		"config wait-for-pods-ready.timeout=2m wait-for-pods-ready.recovery-timeout=1m wait-for-pods-ready.requeuing-strategy.backoff-base-seconds=60\n",
 	}).Draw(t, "config")
 	lines := []string{"# Whatever may happen.\n", config, "admissioncheck c\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"})

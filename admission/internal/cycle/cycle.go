@@ -46,6 +46,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 	}
 	cy.m.Cycles++
 	clear(cy.surplus)
+	cy.reserveForHeads(g)
 	for {
 		cy.nominateAll(g, n)
 		for _, q := range cy.m.ChangedReservations {
@@ -59,6 +60,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		if winner == nil {
 			continue
 		}
+		delete(g.Nominated, winner.Queue)
 		switch {
 		case !cy.stillPasses(winner):
 		case winner.Preempts():
@@ -101,6 +103,7 @@ func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees) {
 				q.PendingQueue.Reorder()
 			}
 			n.withdraw(q)
+			delete(g.Nominated, q)
 			cy.nominate(n, q)
 		}
 	}
@@ -118,6 +121,7 @@ func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 			cy.holdLine(l)
 		default:
 			n.enter(&nominee{Candidate: l, asOf: cy.m.ChargeEpoch})
+			q.CohortTree.Nominated[q] = struct{}{}
 		}
 		return
 	}

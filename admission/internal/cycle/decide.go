@@ -29,9 +29,8 @@ func (cy *Cycle) admit(l *check.Candidate) {
 		admit.JobSet, admit.StageName = l.JobSet.Owner.Key.Name, l.JobSet.Plan.Stages[s.Index].Name
 	}
 	behind := cy.check.PreemptorsBehind(l)
-	cy.m.ReleaseReservation(s)
 	s.ReservedAt = cy.m.Now
-	cy.m.Refresh(s)
+	cy.m.SpendReservation(s, l.Usage)
 	cy.dropPreemptReservations(behind)
 	cy.dropPeaks(l)
 	cy.reservePromisedPeak(l)

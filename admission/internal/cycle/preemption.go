@@ -104,7 +104,11 @@ func (cy *Cycle) fitsAlready(l *check.Candidate) bool {
 
 // reserveNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
 func (cy *Cycle) reserveNominal(l *check.Candidate) bool {
-	reserved := cy.check.NominalReservation(l)
+	return cy.setNominal(l, cy.check.NominalReservation(l))
+}
+
+// setNominal makes a reservation of nominal quota for a stage, and reports whether there is any.
+func (cy *Cycle) setNominal(l *check.Candidate, reserved quota.Usage) bool {
 	if len(reserved) == 0 {
 		return false
 	}

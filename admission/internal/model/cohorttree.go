@@ -28,6 +28,8 @@ type CohortTree struct {
 	NominalReservers map[*Stage]struct{}
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
+	// Nominated has the queues with a nominee in the current cycle.
+	Nominated map[*ClusterQueue]struct{}
 	// BorrowsMore is true if a ClusterQueue has been charged for quota that it borrows, since the stages on topic OthersBorrow were last woken.
 	BorrowsMore bool
 	// Awake has the queues in which a stage may be pending and not parked, each once. IsDirty is true if Decide has to check them.
@@ -57,7 +59,7 @@ func (m *Model) RebuildTrees() {
 		if g == nil {
 			g = &CohortTree{
 				Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
-				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
+				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{}, Nominated: map[*ClusterQueue]struct{}{},
 			}
 			m.Schedule.cohortTrees[root] = g
 		}

@@ -23,7 +23,7 @@ func (m *Model) ReserveForPreemptor(s *Stage, q *ClusterQueue, usage quota.Usage
 	q.CohortTree.PreemptorQueues[q] = struct{}{}
 	if rest := before.Without(usage); len(rest) > 0 {
 		s.LostReservationIn = m.Cycles
-		m.wake(top, rest, from.CohortTree)
+		m.wakeForRelease(top, rest, from)
 	}
 }
 
@@ -57,14 +57,54 @@ func (m *Model) CancelReservation(s *Stage) {
 
 // ReleaseReservation removes a reservation and wakes the stages that may use its quota.
 func (m *Model) ReleaseReservation(s *Stage) {
-	q, preemptReservation := s.PreemptQueue, s.PreemptReserved
+	q, reserved := s.PreemptQueue, s.PreemptReserved
 	if top := m.unreserve(s); top != nil {
-		m.wake(top, preemptReservation, q.CohortTree)
-		if q.CohortTree != nil {
-			if _, awaits := q.CohortTree.AwaitsTurn[q]; awaits && !m.Schedule.IsStale {
-				delete(q.CohortTree.AwaitsTurn, q)
-				m.Schedule.WakeQueue(q) // a later stage of the line may wait until the victims of this one have left
-			}
+		m.wakeForRelease(top, reserved, q)
+		m.endTurn(q)
+	}
+}
+
+// SpendReservation refreshes a stage that has just been admitted with a usage, instead of its reservation. Only what it does not use of that is released.
+func (m *Model) SpendReservation(s *Stage, usage quota.Usage) {
+	q, reserved := s.PreemptQueue, s.PreemptReserved
+	top := m.unreserve(s)
+	m.Refresh(s)
+	if top == nil {
+		return
+	}
+	if rest := reserved.Without(usage); len(rest) > 0 {
+		m.wakeForRelease(top, rest, q)
+	}
+	m.endTurn(q)
+}
+
+// endTurn wakes the stages of a queue that wait until the victims of a preemptor of the queue have left, if there are any.
+func (m *Model) endTurn(q *ClusterQueue) {
+	if q.CohortTree == nil || m.Schedule.IsStale {
+		return
+	}
+	if _, awaits := q.CohortTree.AwaitsTurn[q]; awaits {
+		delete(q.CohortTree.AwaitsTurn, q)
+		m.Schedule.WakeQueue(q)
+	}
+}
+
+// wakeForRelease wakes the stages that may use a reservation that was released in a queue, up to a node, and lets the ClusterQueues below that node
+// nominate again.
+func (m *Model) wakeForRelease(top *quota.Node, released quota.Usage, q *ClusterQueue) {
+	m.wake(top, released, q.CohortTree)
+	m.nominateAgain(top, q.CohortTree)
+}
+
+// nominateAgain checks the nominees below a node again: what was their best choice, or fitted only after preemption, may not be any longer. So the
+// nominee of a queue does not depend on whether a stage of the queue was parked before.
+func (m *Model) nominateAgain(top *quota.Node, g *CohortTree) {
+	if m.Schedule.IsStale || g == nil {
+		return
+	}
+	for q := range g.Nominated {
+		if top.IsAbove(q.Node) {
+			m.Schedule.ScheduleCycle(q)
 		}
 	}
 }
@@ -122,6 +162,7 @@ func (m *Model) WakeForSurplus(before []nodeUsage, note func(*quota.Node)) {
 	})
 	for _, u := range before {
 		note(u.node)
+		m.nominateAgain(u.node, u.queue.CohortTree)
 		if u.node == u.queue.Node {
 			m.wakeIn(u.queue, u.id, m.yieldable(u.queue.CohortTree, u.id))
 		} else {

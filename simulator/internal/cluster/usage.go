@@ -32,12 +32,16 @@ func Usage(w *kueue.Workload, queue string) map[FlavorResource]resource.Quantity
 	return held
 }
 
-// stillNeeded subtracts the quota of reclaimable pods.
+// stillNeeded subtracts the quota of reclaimable pods. They are a part of the pods in the spec: fewer may have been admitted.
 func stillNeeded(w *kueue.Workload, a *kueue.PodSetAssignment, amount resource.Quantity) resource.Quantity {
 	for _, r := range w.Status.ReclaimablePods {
-		if r.Name == a.Name && a.Count != nil && *a.Count > 0 {
-			left := max(*a.Count-r.Count, 0)
-			return *resource.NewMilliQuantity(amount.MilliValue()/int64(*a.Count)*int64(left), amount.Format)
+		if r.Name != a.Name || a.Count == nil || *a.Count == 0 {
+			continue
+		}
+		for i := range w.Spec.PodSets {
+			if left := max(w.Spec.PodSets[i].Count-r.Count, 0); w.Spec.PodSets[i].Name == a.Name && left < *a.Count {
+				return *resource.NewMilliQuantity(amount.MilliValue()/int64(*a.Count)*int64(left), amount.Format)
+			}
 		}
 	}
 	return amount

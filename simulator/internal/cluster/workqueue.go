@@ -32,6 +32,13 @@ func (w *WorkQueue) AddAll(cl *Cluster) {
 // Forget drops all awaited times, as a manager does that exits.
 func (w *WorkQueue) Forget() { clear(w.Awaited) }
 
+// AwaitAll queues every quota Workload for a time. Those that have changed by then still come first.
+func (w *WorkQueue) AwaitAll(cl *Cluster, at time.Duration) {
+	for key := range cl.Workloads {
+		w.Awaited[key] = at
+	}
+}
+
 // IsDue reports whether an object has to be reconciled by now.
 func (w *WorkQueue) IsDue(now time.Duration) bool {
 	at, isAwaited := w.Next()

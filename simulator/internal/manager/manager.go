@@ -102,11 +102,12 @@ func (m *Manager) CrashAfter(writes *int32) {
 	m.DiesAfter = m.Writes + int(*writes)
 }
 
-// Restart starts a new manager, which reads all objects.
+// Restart starts a new manager, which reads all objects. The order at this instant is that without a restart: the changes of objects come first, so
+// that pods which have just become ready are ready in time for a quota Workload whose time has come.
 func (m *Manager) Restart() {
 	clear(m.Previous)
 	m.WorkloadQueue.Forget()
-	m.WorkloadQueue.AddAll(m.Cluster)
+	m.WorkloadQueue.AwaitAll(m.Cluster, m.Now)
 	m.JobSetQueue.Forget()
 	for _, jobs := range []map[types.NamespacedName]*cluster.UserJob{m.UserJobs, m.QueuedJobs, m.PlainJobs} {
 		for key := range jobs {
