@@ -17,6 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // isAsPlanned reports whether a quota Workload is that of a stage, waits, and has the name, the owner, the queue, the priority and the limit of its JobSet.
@@ -66,6 +67,9 @@ func areEqualJobSets(a, b *jobsetapi.JobSet) bool {
 
 // isSameSpec compares the ReplicatedJobs only if the JobSets do not share them.
 func isSameSpec(a, b *jobsetapi.JobSetSpec) bool {
+	if snapshot.IsSameSpec(a, b) {
+		return true
+	}
 	if len(a.ReplicatedJobs) == 0 || len(a.ReplicatedJobs) != len(b.ReplicatedJobs) || &a.ReplicatedJobs[0] != &b.ReplicatedJobs[0] {
 		return equality.Semantic.DeepEqual(a, b)
 	}
