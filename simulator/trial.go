@@ -83,7 +83,7 @@ func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageK
 }
 
 // keeps returns how many equal pending quota Workloads trials keep at first, and then.
-func keeps() []int { return []int{4, 32} }
+func keeps() []int { return []int{2, 4, 32} }
 
 // Size returns the number of quota Workloads that each trial has to read.
 func (l *Laboratory) Size() int { return len(l.part.Workloads) }
@@ -202,8 +202,7 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 // adopt takes from a simulation of the settled objects what trials need to know.
 func (l *Laboratory) adopt(settled *snapshot.Snapshot, t *forecast) {
 	l.setAhead(t)
-	target, _ := t.Engine.PendingStage(l.target)
-	l.smaller = repeats.Reduce(settled, t.Engine, target.ClusterQueue, l.keeps)
+	l.smaller = repeats.Reduce(settled, t.Engine, l.target, l.keeps)
 }
 
 // settledOf returns the objects of a simulation of a part of a snapshot.

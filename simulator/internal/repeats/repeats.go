@@ -2,9 +2,13 @@
 package repeats
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
@@ -21,25 +25,28 @@ type Reduced struct {
 	wasNeeded bool
 }
 
-// Reduce returns the snapshot without the equal ones of which an engine has more than so many pending, except in one ClusterQueue: one snapshot for each
-// number. It returns only those that are at most half as large as the next one. The engine must have observed the snapshot.
-func Reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keeps []int) []*Reduced {
+// Reduce returns the snapshot without the equal ones of which an engine has more than so many pending, except in the ClusterQueue of a target: one snapshot
+// for each number. The JobSet of the target stays. It returns only those that are at most two thirds as large as the next one. The engine must have
+// observed the snapshot.
+func Reduce(s *snapshot.Snapshot, engine *admission.Engine, target admission.StageKey, keeps []int) []*Reduced {
+	isMuchSmaller := func(a, b *snapshot.Snapshot) bool { return 3*len(a.Workloads) <= 2*len(b.Workloads) }
 	var all []*Reduced
+	isAlone := alone(s, target)
+	pending, _ := engine.PendingStage(target)
 	for _, keep := range keeps {
-		if r := reduce(s, engine, except, keep); 2*len(r.Workloads) <= len(s.Workloads) {
+		if r := reduce(s, engine, pending.ClusterQueue, keep, isAlone); isMuchSmaller(r.Snapshot, s) {
 			all = append(all, r)
 		}
 	}
 	for i := len(all) - 2; i >= 0; i-- {
-		if 2*len(all[i].Workloads) > len(all[i+1].Workloads) {
+		if !isMuchSmaller(all[i].Snapshot, all[i+1].Snapshot) {
 			all = append(all[:i], all[i+1:]...)
 		}
 	}
 	return all
 }
 
-func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep int) *Reduced {
-	isAlone := alone(s)
+func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep int, isAlone map[admission.StageKey]bool) *Reduced {
 	leftOut, last := map[admission.StageKey]bool{}, map[admission.StageKey]bool{}
 	for _, q := range s.ClusterQueues {
 		if q.Name == except {
@@ -56,44 +63,71 @@ func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep 
 	return &Reduced{Snapshot: without(s, leftOut), last: last}
 }
 
-// alone returns the quota Workloads that belong to no other one: neither to the same JobSet or Job, nor to a gang or a group.
-func alone(s *snapshot.Snapshot) map[admission.StageKey]bool {
-	ofOwner := map[types.UID]int{}
+// alone returns the quota Workloads that can be left out, with the other ones of their JobSets: those wait to be opened. They belong neither to a gang nor
+// to a group, nor to the owner of the target, nor to a queued Job that has several.
+func alone(s *snapshot.Snapshot, target admission.StageKey) map[admission.StageKey]bool {
+	open := map[owner]int{}
 	for _, w := range s.Workloads {
-		if uid := types.UID(w.Labels[apis.JobUIDLabel]); uid != "" {
-			ofOwner[uid]++
+		if cluster.KeyOf(w) == target {
+			open[ownerOf(w)]++
+		}
+		if of := ownerOf(w); of != (owner{}) && !isClosed(w) {
+			open[of]++
 		}
 	}
 	all := map[admission.StageKey]bool{}
 	for _, w := range s.Workloads {
-		if w.Labels[apis.PlanUIDLabel] == "" && w.Labels[apis.AdmitTogetherLabel] == "" && ofOwner[types.UID(w.Labels[apis.JobUIDLabel])] <= 1 {
+		if w.Labels[apis.PlanUIDLabel] == "" && w.Labels[apis.AdmitTogetherLabel] == "" && open[ownerOf(w)] <= 1 {
 			all[cluster.KeyOf(w)] = true
 		}
 	}
 	return all
 }
 
+// isClosed reports whether a quota Workload is that of a stage of a JobSet and waits to be opened, and nothing depends on it.
+func isClosed(w *kueue.Workload) bool {
+	return w.Labels[apis.JobSetLabel] != "" && slices.Contains(quotaworkload.Gates(w), apis.StageGate) &&
+		w.Status.Admission == nil && w.DeletionTimestamp.IsZero() && !cluster.IsFinished(w)
+}
+
+// An owner is the JobSet of a name, or a queued Job. It is zero if a quota Workload has neither.
+type owner struct {
+	jobSet types.NamespacedName
+	job    types.UID
+}
+
+func ownerOf(w *kueue.Workload) owner {
+	switch {
+	case w.Labels[apis.JobSetLabel] != "":
+		return owner{jobSet: types.NamespacedName{Namespace: w.Namespace, Name: w.Labels[apis.JobSetLabel]}}
+	case w.Labels[apis.JobLabel] != "":
+		return owner{job: types.UID(w.Labels[apis.JobUIDLabel])}
+	}
+	return owner{}
+}
+
 // without returns a snapshot without some quota Workloads, their JobSets and their queued Jobs.
 func without(s *snapshot.Snapshot, leftOut map[admission.StageKey]bool) *snapshot.Snapshot {
 	rest := *s
 	rest.Workloads, rest.JobSets, rest.Jobs = nil, nil, nil
-	jobSets, jobs := map[types.NamespacedName]bool{}, map[types.UID]bool{}
+	owners := map[owner]bool{}
 	for _, w := range s.Workloads {
-		if !leftOut[cluster.KeyOf(w)] {
+		if of := ownerOf(w); of != (owner{}) && leftOut[cluster.KeyOf(w)] {
+			owners[of] = true
+		}
+	}
+	for _, w := range s.Workloads {
+		if !leftOut[cluster.KeyOf(w)] && !owners[ownerOf(w)] {
 			rest.Workloads = append(rest.Workloads, w)
-		} else if name := w.Labels[apis.JobSetLabel]; name != "" {
-			jobSets[types.NamespacedName{Namespace: w.Namespace, Name: name}] = true
-		} else if w.Labels[apis.JobLabel] != "" {
-			jobs[types.UID(w.Labels[apis.JobUIDLabel])] = true
 		}
 	}
 	for _, js := range s.JobSets {
-		if !jobSets[types.NamespacedName{Namespace: js.Namespace, Name: js.Name}] {
+		if !owners[owner{jobSet: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}}] {
 			rest.JobSets = append(rest.JobSets, js)
 		}
 	}
 	for _, job := range s.Jobs {
-		if !jobs[job.UID] {
+		if !owners[owner{job: job.UID}] {
 			rest.Jobs = append(rest.Jobs, job)
 		}
 	}
