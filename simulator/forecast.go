@@ -348,8 +348,8 @@ func (f *forecast) advance(until time.Duration) error {
 			return fmt.Errorf("the simulation stops at %s: %s", f.Time().UTC().Format(time.RFC3339), f.Violations[len(f.Violations)-1])
 		case f.awaited == 0 && !f.toTheEnd || !ok || next > until:
 			return nil
-		case f.maxDecisions > 0 && f.decisions > f.maxDecisions:
-			return fmt.Errorf("%w after %d decisions, at %s", errInterrupted, f.decisions, f.Time().UTC().Format(time.RFC3339))
+		case f.maxDecisions > 0 && (f.decisions > f.maxDecisions || f.Engine.Checked() > maxChecks*uint64(f.maxDecisions)):
+			return fmt.Errorf("%w after %d decisions and %d checks of stages, at %s", errInterrupted, f.decisions, f.Engine.Checked(), f.Time().UTC().Format(time.RFC3339))
 		}
 		f.Now = next
 	}
