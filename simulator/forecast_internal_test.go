@@ -216,10 +216,10 @@ func TestForecastStopsAfterChecks(t *testing.T) {
 	if err := s.runUntil(3 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	q := &question{durations: &Durations{}, until: s.Beginning().Add(100 * time.Hour), isAsked: isPending, maxDecisions: 30}
+	q := &question{durations: &Durations{}, until: s.Beginning().Add(100 * time.Hour), isAsked: isPending, maxChecks: 60}
 	f := &forecast{durations: q.durations, isAsked: q.isAsked, onlyLimits: true}
 	err := f.run(snapshotOf(s), q)
-	if !errors.Is(err, errInterrupted) || f.decisions > q.maxDecisions {
+	if !errors.Is(err, errInterrupted) || f.decisions > 30 {
 		t.Errorf("%v, after %d decisions and %d checks of stages", err, f.decisions, f.Engine.Checked())
 	}
 }
