@@ -2,14 +2,18 @@
 package repeats
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -18,11 +22,20 @@ import (
 // A Reduced is a snapshot without some of the pending quota Workloads that are equal for the engine.
 type Reduced struct {
 	*snapshot.Snapshot
-	// last has the last one that was kept of those that are equal to some that were left out.
-	last map[admission.StageKey]bool
+	// last has the last one that was kept of those that are equal to some that were left out, with its ClusterQueue.
+	last map[admission.StageKey]string
+	// leftOut has what was left out of each ClusterQueue.
+	leftOut map[string]*objects
 	// manager is that of the run that is watched, and wasNeeded is true if its engine has decided in favor of one of the last.
 	manager   *manager.Manager
 	wasNeeded bool
+}
+
+// objects are quota Workloads with their JobSets and queued Jobs.
+type objects struct {
+	workloads []*kueue.Workload
+	jobSets   []*jobsetapi.JobSet
+	jobs      []*batchv1.Job
 }
 
 // Reduce returns the snapshot without the equal ones of which an engine has more than so many pending, except in the ClusterQueue of a target: one snapshot
@@ -34,7 +47,7 @@ func Reduce(s *snapshot.Snapshot, engine *admission.Engine, target admission.Sta
 	isAlone := alone(s, target)
 	pending, _ := engine.PendingStage(target)
 	for _, keep := range keeps {
-		if r := reduce(s, engine, pending.ClusterQueue, keep, isAlone); isMuchSmaller(r.Snapshot, s) {
+		if r := reduce(s, engine, pending.ClusterQueue, keep, isAlone); r != nil && isMuchSmaller(r.Snapshot, s) {
 			all = append(all, r)
 		}
 	}
@@ -46,8 +59,9 @@ func Reduce(s *snapshot.Snapshot, engine *admission.Engine, target admission.Sta
 	return all
 }
 
+// reduce returns nil if nothing can be left out.
 func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep int, isAlone map[admission.StageKey]bool) *Reduced {
-	leftOut, last := map[admission.StageKey]bool{}, map[admission.StageKey]bool{}
+	leftOut, last := map[admission.StageKey]string{}, map[admission.StageKey]string{}
 	for _, q := range s.ClusterQueues {
 		if q.Name == except {
 			continue
@@ -55,12 +69,17 @@ func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep 
 		for _, equal := range engine.Repeated(q.Name, keep) {
 			for _, key := range equal[keep:] {
 				if isAlone[key] {
-					leftOut[key], last[equal[keep-1]] = true, true
+					leftOut[key], last[equal[keep-1]] = q.Name, q.Name
 				}
 			}
 		}
 	}
-	return &Reduced{Snapshot: without(s, leftOut), last: last}
+	if len(leftOut) == 0 {
+		return nil
+	}
+	r := &Reduced{last: last, leftOut: map[string]*objects{}}
+	r.Snapshot = r.without(s, leftOut)
+	return r
 }
 
 // alone returns the quota Workloads that can be left out, with the other ones of their JobSets: those wait to be opened. They belong neither to a gang nor
@@ -106,32 +125,60 @@ func ownerOf(w *kueue.Workload) owner {
 	return owner{}
 }
 
-// without returns a snapshot without some quota Workloads, their JobSets and their queued Jobs.
-func without(s *snapshot.Snapshot, leftOut map[admission.StageKey]bool) *snapshot.Snapshot {
+// without returns a snapshot without some quota Workloads, their JobSets and their queued Jobs, and records what was left out of each ClusterQueue.
+func (r *Reduced) without(s *snapshot.Snapshot, leftOut map[admission.StageKey]string) *snapshot.Snapshot {
 	rest := *s
 	rest.Workloads, rest.JobSets, rest.Jobs = nil, nil, nil
-	owners := map[owner]bool{}
+	owners := map[owner]string{}
 	for _, w := range s.Workloads {
-		if of := ownerOf(w); of != (owner{}) && leftOut[cluster.KeyOf(w)] {
-			owners[of] = true
+		if queue := leftOut[cluster.KeyOf(w)]; queue != "" && ownerOf(w) != (owner{}) {
+			owners[ownerOf(w)] = queue
 		}
 	}
 	for _, w := range s.Workloads {
-		if !leftOut[cluster.KeyOf(w)] && !owners[ownerOf(w)] {
+		if queue := cmp.Or(leftOut[cluster.KeyOf(w)], owners[ownerOf(w)]); queue != "" {
+			r.of(queue).workloads = append(r.of(queue).workloads, w)
+		} else {
 			rest.Workloads = append(rest.Workloads, w)
 		}
 	}
 	for _, js := range s.JobSets {
-		if !owners[owner{jobSet: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}}] {
+		if queue := owners[owner{jobSet: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}}]; queue != "" {
+			r.of(queue).jobSets = append(r.of(queue).jobSets, js)
+		} else {
 			rest.JobSets = append(rest.JobSets, js)
 		}
 	}
 	for _, job := range s.Jobs {
-		if !owners[owner{job: job.UID}] {
+		if queue := owners[owner{job: job.UID}]; queue != "" {
+			r.of(queue).jobs = append(r.of(queue).jobs, job)
+		} else {
 			rest.Jobs = append(rest.Jobs, job)
 		}
 	}
 	return &rest
+}
+
+// of returns what was left out of a ClusterQueue.
+func (r *Reduced) of(queue string) *objects {
+	if r.leftOut[queue] == nil {
+		r.leftOut[queue] = &objects{}
+	}
+	return r.leftOut[queue]
+}
+
+// Restore returns the snapshot with what was left out of some ClusterQueues.
+func (r *Reduced) Restore(queues []string) *Reduced {
+	more := &Reduced{Snapshot: new(*r.Snapshot), last: maps.Clone(r.last), leftOut: maps.Clone(r.leftOut)}
+	for _, queue := range queues {
+		if hidden := more.leftOut[queue]; hidden != nil {
+			more.Workloads = slices.Concat(more.Workloads, hidden.workloads)
+			more.JobSets, more.Jobs = slices.Concat(more.JobSets, hidden.jobSets), slices.Concat(more.Jobs, hidden.jobs)
+			delete(more.leftOut, queue)
+		}
+	}
+	maps.DeleteFunc(more.last, func(_ admission.StageKey, queue string) bool { return slices.Contains(queues, queue) })
+	return more
 }
 
 // Watch observes the run of a manager on the snapshot, before it starts.
@@ -141,9 +188,9 @@ func (r *Reduced) Watch(m *manager.Manager) {
 	m.Decided = func(d admission.Decision) {
 		switch d := d.(type) {
 		case admission.Admit:
-			r.wasNeeded = r.wasNeeded || r.last[d.Stage]
+			r.wasNeeded = r.wasNeeded || r.last[d.Stage] != ""
 		case admission.Evict:
-			r.wasNeeded = r.wasNeeded || d.Preemption != nil && r.last[d.Preemption.Preemptor]
+			r.wasNeeded = r.wasNeeded || d.Preemption != nil && r.last[d.Preemption.Preemptor] != ""
 		}
 		if decided != nil {
 			decided(d)
@@ -157,7 +204,7 @@ func (r *Reduced) IsEnough() bool {
 		return false
 	}
 	for key := range r.last {
-		if _, isPending := r.manager.Engine.PendingStage(key); !isPending {
+		if !r.manager.Engine.IsPending(key) {
 			return false
 		}
 	}
