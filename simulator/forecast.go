@@ -239,12 +239,13 @@ func (f *forecast) run(s *snapshot.Snapshot, q *question) error {
 func (f *forecast) await(q *question) {
 	f.interrupt, f.maxDecisions, f.maxChecks = q.interrupt, q.maxDecisions, q.maxChecks
 	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
-	for _, key := range f.WorkloadKeys() {
-		if w := f.Workloads[key]; f.isAsked(w) {
+	for key, w := range f.Workloads {
+		if f.isAsked(w) {
 			f.starts = append(f.starts, startOf(w))
 			f.admitted[key] = -1
 		}
 	}
+	slices.SortFunc(f.starts, func(a, b Start) int { return cluster.CompareKeys(a.Workload, b.Workload) })
 	f.awaited = len(f.starts)
 }
 
