@@ -55,6 +55,9 @@ func (e *Engine) Settle(id DecisionID) {
 	e.Verify()
 }
 
+// Checked returns how many stages Decide has checked so far: a measure of its work that is the same on every machine.
+func (e *Engine) Checked() uint64 { return e.model.Checked }
+
 // InFlight reports whether a decision has been neither settled nor superseded by an observation. A superseded decision must no longer be written.
 func (e *Engine) InFlight(id DecisionID) bool { return e.cycle.InFlight(id) }
 

@@ -57,9 +57,9 @@ func (s *simulation) copied() *simulation {
 	}
 	o.WorkloadQueue = cluster.WorkQueue{Changed: maps.Clone(s.WorkloadQueue.Changed), Awaited: maps.Clone(s.WorkloadQueue.Awaited)}
 	o.JobSetQueue = cluster.WorkQueue{Changed: maps.Clone(s.JobSetQueue.Changed), Awaited: maps.Clone(s.JobSetQueue.Awaited)}
-	o.WorkloadsByJobSet = map[types.NamespacedName]map[admission.StageKey]bool{}
+	o.WorkloadsByJobSet = map[types.NamespacedName][]admission.StageKey{}
 	for key, workloads := range s.WorkloadsByJobSet {
-		o.WorkloadsByJobSet[key] = maps.Clone(workloads)
+		o.WorkloadsByJobSet[key] = slices.Clone(workloads)
 	}
 	o.Previous = maps.Clone(s.Previous)
 	for key, objects := range s.Previous {

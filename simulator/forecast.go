@@ -93,7 +93,7 @@ func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction,
 // ForecastOf does the same for some of the quota Workloads, and simulates only the queues that can influence when they start: those in the same
 // trees of Cohorts. So it takes less time.
 func ForecastOf(s *snapshot.Snapshot, d *Durations, until time.Time, workloads ...admission.StageKey) (*Prediction, error) {
-	return (&question{durations: d, until: until, isAsked: among(workloads), maxDecisions: maxDecisions}).predict(influencing(s, workloads))
+	return (&question{durations: d, until: until, isAsked: among(workloads), maxDecisions: maxDecisions, maxChecks: maxChecks}).predict(influencing(s, workloads))
 }
 
 // ForecastFirst does the same for those of the quota Workloads that are among the first in their ClusterQueues, and for those that are in none. Of
@@ -131,8 +131,9 @@ type question struct {
 	first int
 	// interrupt returns an error when it is time to end. It may be nil.
 	interrupt func() error
-	// maxDecisions is after how many decisions of the engine the simulation is interrupted, or 0.
+	// maxDecisions is after how many decisions of the engine the simulation is interrupted, or 0, and maxChecks after how many checks of stages.
 	maxDecisions int
+	maxChecks    uint64
 }
 
 // predict returns when those pending quota Workloads start that are asked for.
@@ -194,8 +195,9 @@ type forecast struct {
 	ends   []Basis
 	endsAt time.Duration
 	bases  map[admission.StageKey]Basis
-	// maxDecisions is that of the question.
+	// maxDecisions and maxChecks are those of the question.
 	maxDecisions int
+	maxChecks    uint64
 	// toTheEnd is true if the simulation goes on when all of them were admitted.
 	toTheEnd bool
 	// gangs has the quota Workloads of the gangs that gather their quota in parts, and blockers those of quota Workloads that are known.
@@ -235,14 +237,15 @@ func (f *forecast) run(s *snapshot.Snapshot, q *question) error {
 
 // await awaits the quota Workloads that a question asks for.
 func (f *forecast) await(q *question) {
-	f.interrupt, f.maxDecisions = q.interrupt, q.maxDecisions
+	f.interrupt, f.maxDecisions, f.maxChecks = q.interrupt, q.maxDecisions, q.maxChecks
 	f.admitted, f.bases = map[admission.StageKey]time.Duration{}, map[admission.StageKey]Basis{}
-	for _, key := range f.WorkloadKeys() {
-		if w := f.Workloads[key]; f.isAsked(w) {
+	for key, w := range f.Workloads {
+		if f.isAsked(w) {
 			f.starts = append(f.starts, startOf(w))
 			f.admitted[key] = -1
 		}
 	}
+	slices.SortFunc(f.starts, func(a, b Start) int { return cluster.CompareKeys(a.Workload, b.Workload) })
 	f.awaited = len(f.starts)
 }
 
@@ -348,8 +351,8 @@ func (f *forecast) advance(until time.Duration) error {
 			return fmt.Errorf("the simulation stops at %s: %s", f.Time().UTC().Format(time.RFC3339), f.Violations[len(f.Violations)-1])
 		case f.awaited == 0 && !f.toTheEnd || !ok || next > until:
 			return nil
-		case f.maxDecisions > 0 && f.decisions > f.maxDecisions:
-			return fmt.Errorf("%w after %d decisions, at %s", errInterrupted, f.decisions, f.Time().UTC().Format(time.RFC3339))
+		case f.maxDecisions > 0 && f.decisions > f.maxDecisions, f.maxChecks > 0 && f.Engine.Checked() > f.maxChecks:
+			return fmt.Errorf("%w after %d decisions and %d checks of stages, at %s", errInterrupted, f.decisions, f.Engine.Checked(), f.Time().UTC().Format(time.RFC3339))
 		}
 		f.Now = next
 	}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -202,6 +203,25 @@ func TestForecastsComeTrue(t *testing.T) {
 		firstAgree(t, taken, p, text)
 		comesTrue(t, s, p, text)
 	})
+}
+
+// TestForecastStopsAfterChecks stops a simulation in which the engine checks many stages again whose refusals do not change.
+func TestForecastStopsAfterChecks(t *testing.T) {
+	text := "# story\n"
+	for i := range 8 {
+		text += fmt.Sprintf("queue q%d gpu=1 cohort=lab reclaim=Any\nsubmit r%[1]d queue=q%[1]d pods=gpu:1 max-time=%[2]dm run=9h\n", i, 10+i)
+		text += fmt.Sprintf("submit s%d queue=q%[1]d pods=gpu:1 max-time=1h run=9h at=1m\nsubmit w%[1]d queue=q%[1]d pods=gpu:8 max-time=1h run=9h at=2m\n", i)
+	}
+	s := started(t, text)
+	if err := s.runUntil(3 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	q := &question{durations: &Durations{}, until: s.Beginning().Add(100 * time.Hour), isAsked: isPending, maxChecks: 60}
+	f := &forecast{durations: q.durations, isAsked: q.isAsked, onlyLimits: true}
+	err := f.run(snapshotOf(s), q)
+	if !errors.Is(err, errInterrupted) || f.decisions > 30 {
+		t.Errorf("%v, after %d decisions and %d checks of stages", err, f.decisions, f.Engine.Checked())
+	}
 }
 
 // copied returns a snapshot with copies of the objects that are not copied when it is simulated.

@@ -97,7 +97,7 @@ func crowdedLines(t *rapid.T) string {
 	shapes := make([]string, kinds)
 	for i := range kinds {
 		n := rapid.IntRange(1, 4).Draw(t, "gpus")
-		shapes[i] = fmt.Sprintf(rapid.SampledFrom([]string{"pods=gpu:%d", "stages=p(gpu=%d)", "stages=p(gpu=1)=Succeeded=>q(gpu=%d)", "pods=%d*gpu:1"}).Draw(t, "shape"), n)
+		shapes[i] = fmt.Sprintf(rapid.SampledFrom([]string{"pods=gpu:%d", "stages=p(gpu=%d)", "stages=p(gpu=1)=Succeeded=>q(gpu=%d)", "stages=p(gpu=1)=Ready=>q(gpu=%d)", "pods=%d*gpu:1"}).Draw(t, "shape"), n)
 	}
 	for i := range rapid.IntRange(30, 50).Draw(t, "jobs") {
 		lines = append(lines, fmt.Sprintf("submit j%d queue=%s %s priority=%d at=%dm\n", i, rapid.SampledFrom([]string{"x", "y", "y", "y", "z", "z", "z"}).Draw(t, "queue"),

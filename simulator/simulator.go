@@ -25,8 +25,9 @@ const (
 	// maxInstants limits a run that never finishes.
 	maxInstants = 100_000
 	// maxDecisions limits the decisions of the engine, refusals included, that are simulated to predict the starts of some quota Workloads, and
-	// maxDecisionsForAll those of all.
-	maxDecisions, maxDecisionsForAll = 200_000, 1_000_000
+	// maxDecisionsForAll those of all. maxChecks limits the checks of stages for some: in a large cohort the engine checks many again whose refusals do not
+	// change.
+	maxDecisions, maxDecisionsForAll, maxChecks = 200_000, 1_000_000, 400_000
 )
 
 // Manifests are objects that exist before a scenario begins.

@@ -76,7 +76,7 @@ func (st *Study) Laboratory(workload admission.StageKey) *Laboratory {
 }
 
 func (st *Study) question() *question {
-	return &question{durations: st.durations, isAsked: among(st.workloads), maxDecisions: maxDecisions}
+	return &question{durations: st.durations, isAsked: among(st.workloads), maxDecisions: maxDecisions, maxChecks: maxChecks}
 }
 
 // share begins the simulation of a Forecast, and takes the other answers from it before time passes. It reports whether it could. An Inspection lets no

@@ -83,7 +83,7 @@ func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageK
 }
 
 // keeps returns how many equal pending quota Workloads trials keep at first, and then.
-func keeps() []int { return []int{4, 32} }
+func keeps() []int { return []int{2, 32} }
 
 // Size returns the number of quota Workloads that each trial has to read.
 func (l *Laboratory) Size() int { return len(l.part.Workloads) }
@@ -162,13 +162,32 @@ func (l *Laboratory) Try(changes ...Change) (TrialResult, error) {
 	if len(changes) == 0 {
 		return l.unchanged, nil
 	}
+	queues := l.queuesOf(changes)
 	for _, smaller := range l.smaller {
+		smaller = smaller.Restore(queues)
 		result, err := l.tryIn(smaller, changes)
 		if err != nil || smaller.IsEnough() {
 			return result, err
 		}
 	}
 	return l.tryIn(&repeats.Reduced{Snapshot: l.settled}, changes)
+}
+
+// queuesOf returns the ClusterQueues that get quota by changes. Those that wait there take it first, so that a trial reads all of them.
+func (l *Laboratory) queuesOf(changes []Change) []string {
+	var queues []string
+	for i := range changes {
+		if c := &changes[i]; c.Succeeds.Name == "" {
+			queues = append(queues, c.Limit.Name)
+		}
+	}
+	for _, w := range l.part.Workloads {
+		succeeds := slices.ContainsFunc(changes, func(c Change) bool { return c.Succeeds == cluster.KeyOf(w) })
+		if succeeds && w.Status.Admission != nil {
+			queues = append(queues, string(w.Status.Admission.ClusterQueue))
+		}
+	}
+	return queues
 }
 
 // tryIn lets changes happen in a copy of the settled queues that may be smaller.
@@ -202,8 +221,7 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 // adopt takes from a simulation of the settled objects what trials need to know.
 func (l *Laboratory) adopt(settled *snapshot.Snapshot, t *forecast) {
 	l.setAhead(t)
-	target, _ := t.Engine.PendingStage(l.target)
-	l.smaller = repeats.Reduce(settled, t.Engine, target.ClusterQueue, l.keeps)
+	l.smaller = repeats.Reduce(settled, t.Engine, l.target, l.keeps)
 }
 
 // settledOf returns the objects of a simulation of a part of a snapshot.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -141,4 +142,28 @@ func (in *interner) job(raw []byte) (*batchv1.Job, error) {
 	var err error
 	job.Spec.Template.Spec, err = in.podSpecs.of(text.Spec.Template.Spec)
 	return job, err
+}
+
+// IsSameSpec reports whether the specs of two JobSets share all that they refer to, as those with the same text in a snapshot do. Then they are equal.
+// It does not compare what they refer to.
+func IsSameSpec(a, b *jobsetapi.JobSetSpec) bool {
+	return refersToSame(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+}
+
+func refersToSame(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !refersToSame(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Slice:
+		return a.Len() == b.Len() && a.Pointer() == b.Pointer()
+	case reflect.Pointer, reflect.Map:
+		return a.Pointer() == b.Pointer()
+	default:
+		return a.Equal(b)
+	}
 }

@@ -57,8 +57,32 @@ func TestEqualPartsAreShared(t *testing.T) {
 		if shared := reflect.ValueOf(first.Annotations).Pointer() == reflect.ValueOf(other.Annotations).Pointer(); shared != want {
 			t.Errorf("quota Workloads 0 and %d share annotations: %t", i, shared)
 		}
+		if isSame := snapshot.IsSameSpec(&got.JobSets[0].Spec, &got.JobSets[i].Spec); isSame != want {
+			t.Errorf("JobSets 0 and %d have the same spec: %t", i, isSame)
+		}
 		if shared := &got.Jobs[0].Spec.Template.Spec.Containers[0] == &got.Jobs[i].Spec.Template.Spec.Containers[0]; shared != want {
 			t.Errorf("Jobs 0 and %d share containers: %t", i, shared)
+		}
+	}
+}
+
+// TestIsSameSpec changes one field of a copy after the other.
+func TestIsSameSpec(t *testing.T) {
+	spec := jobsetapi.JobSetSpec{ReplicatedJobs: make([]jobsetapi.ReplicatedJob, 2)}
+	spec.Suspend = new(true)
+	for name, change := range map[string]func(*jobsetapi.JobSetSpec){
+		"a pointer":              func(s *jobsetapi.JobSetSpec) { s.Suspend = new(true) },
+		"a pointer that was nil": func(s *jobsetapi.JobSetSpec) { s.StartupPolicy = &jobsetapi.StartupPolicy{} },
+		"a slice":                func(s *jobsetapi.JobSetSpec) { s.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 2) },
+		"a shorter slice":        func(s *jobsetapi.JobSetSpec) { s.ReplicatedJobs = s.ReplicatedJobs[:1] },
+		"an upstream field":      func(s *jobsetapi.JobSetSpec) { s.TTLSecondsAfterFinished = new(int32(1)) },
+	} {
+		other := spec
+		if !snapshot.IsSameSpec(&spec, &other) {
+			t.Fatal("a copy is not the same")
+		}
+		if change(&other); snapshot.IsSameSpec(&spec, &other) {
+			t.Errorf("%s differs, and is not seen", name)
 		}
 	}
 }

@@ -77,18 +77,29 @@ func (s *search) sparesAll() bool {
 
 // hasCandidate reports whether there is a candidate below a Cohort, except in one Queue.
 func (s *search) hasCandidate(cohort, except *quota.Node) bool {
-	return slices.ContainsFunc(cohort.Children(), func(n *quota.Node) bool {
-		if n == except || !s.isOver(n) && !n.IsAbove(except) { // collect skips only subtrees without the request
-			return false
+	offers := func(n *quota.Node) bool { return n != except && s.offers(n, except) }
+	for _, id := range s.short {
+		if slices.ContainsFunc(s.overQuota(cohort, id), offers) {
+			return true
 		}
-		q := s.queues[n]
-		if q == nil {
-			return s.hasCandidate(n, except)
-		}
-		s.cursors = s.cursors[:0]
-		st := s.open(q, s.reclaimPolicy())
-		return st.head != nil
-	})
+	}
+	// collect skips only subtrees without the request.
+	n := except
+	for n != nil && n.Parent() != cohort {
+		n = n.Parent()
+	}
+	return n != nil && offers(n)
+}
+
+// offers reports whether there is a candidate in a Queue, or below a Cohort except in one Queue.
+func (s *search) offers(n, except *quota.Node) bool {
+	q := s.queues[n]
+	if q == nil {
+		return s.hasCandidate(n, except)
+	}
+	s.cursors = s.cursors[:0]
+	st := s.open(q, s.reclaimPolicy())
+	return st.head != nil
 }
 
 // mayTry reports whether there can be a right to preempt for all missing quota: the ClusterQueue has as much nominal quota, a Cohort below the

@@ -19,6 +19,9 @@ type Finder struct {
 	meter      *fairshare.Meter
 	strategies []Strategy
 	queues     map[*quota.Node]*Queue
+	// over has the children of Cohorts that use more than their own quota, in one state of the Tree.
+	over   map[cohortResource][]*quota.Node
+	overIn quota.State
 	// Memory for reuse.
 	heap             ranking.Ranking[*candidateStream]
 	candidateStreams []candidateStream
@@ -31,6 +34,7 @@ type Finder struct {
 func NewFinder(tree *quota.Tree, strategies ...Strategy) *Finder {
 	return &Finder{
 		History: NewHistory(), tree: tree, meter: fairshare.NewMeter(tree), strategies: strategies, queues: map[*quota.Node]*Queue{},
+		over: map[cohortResource][]*quota.Node{},
 	}
 }
 
@@ -137,6 +141,32 @@ func (s *search) isOver(n *quota.Node) bool {
 		}
 	}
 	return false
+}
+
+// A cohortResource is a resource of a flavor in a Cohort.
+type cohortResource struct {
+	cohort *quota.Node
+	id     quota.ID
+}
+
+// overQuota returns the children of a Cohort that use more than their own quota of a resource. As long as nothing is charged or released, it looks at
+// each Cohort once: many requests are refused in the same state.
+func (f *Finder) overQuota(cohort *quota.Node, id quota.ID) []*quota.Node {
+	if state := f.tree.State(); state != f.overIn {
+		clear(f.over)
+		f.overIn = state
+	}
+	key := cohortResource{cohort, id}
+	over, isKnown := f.over[key]
+	if !isKnown {
+		for _, n := range cohort.Children() {
+			if n.Excess(id, 0) > 0 {
+				over = append(over, n)
+			}
+		}
+		f.over[key] = over
+	}
+	return over
 }
 
 // borrowing is whether a request may end up using more than its ClusterQueue has.

@@ -15,6 +15,8 @@ type Tree struct {
 	stale   bool
 	version uint64
 
+	// state names the current quotas, parents and charges, and states counts how many there have been.
+	state, states uint64
 	// undo has the previous value of a cell for each change since the outermost WhatIf began.
 	undo   []change
 	nested int
@@ -46,7 +48,7 @@ func (t *Tree) AddCohort(name string) *Node { return t.add(&Node{Name: name, Wei
 
 func (t *Tree) add(n *Node) *Node {
 	t.nodes = append(t.nodes, n)
-	t.stale = true
+	t.reshape()
 	return n
 }
 
@@ -65,7 +67,7 @@ func (t *Tree) SetQuotas(n *Node, quotas map[ID]Quota) {
 		n.grow(int(id) + 1)
 		n.cells[id].quota = q
 	}
-	t.stale = true
+	t.reshape()
 }
 
 // noQuota is the default for a FlavorResource that the spec of a node does not name: no quota of its own, and all quota of its members is shared.
@@ -84,7 +86,19 @@ func (t *Tree) SetParent(n, parent *Node) {
 	if parent != nil {
 		parent.children = append(parent.children, n)
 	}
+	t.reshape()
+}
+
+// reshape makes all derived values stale.
+func (t *Tree) reshape() {
 	t.stale = true
+	t.change()
+}
+
+// change gives the Tree a new state.
+func (t *Tree) change() {
+	t.states++
+	t.state = t.states
 }
 
 // IsAbove reports whether a node is, or is above, the other one.
@@ -102,6 +116,16 @@ func (t *Tree) Version() uint64 {
 	t.settle()
 	return t.version
 }
+
+// A State names the quotas, parents and charges of a Tree that count at one instant.
+type State struct {
+	id      uint64
+	horizon horizon
+}
+
+// State returns another value after each change, and the previous one after WhatIf has undone the changes. What nodes use of their quota is the same as
+// long as the State is.
+func (t *Tree) State() State { return State{t.state, t.horizon} }
 
 // settle calls derive if quotas or parents have changed.
 func (t *Tree) settle() {
@@ -173,7 +197,7 @@ func (n *Node) deriveMost() {
 // WhatIf returns the result of f, and undoes all charges and releases of f, also if f panics. It can be nested.
 func (t *Tree) WhatIf(f func() bool) bool {
 	t.nested++
-	defer t.takeBack(len(t.undo))
+	defer t.takeBack(len(t.undo), t.state)
 	return f()
 }
 
@@ -191,8 +215,9 @@ func (t *Tree) countReservation(more int) {
 	}
 }
 
-func (t *Tree) takeBack(mark int) {
+func (t *Tree) takeBack(mark int, before uint64) {
 	t.nested--
+	t.state = before
 	for i := len(t.undo) - 1; i >= mark; i-- {
 		u := &t.undo[i]
 		u.node.cells[u.id].usage = u.usage
@@ -201,6 +226,7 @@ func (t *Tree) takeBack(mark int) {
 }
 
 func (n *Node) remember(id ID, c *cell) {
+	n.tree.change()
 	if n.tree.nested > 0 {
 		n.tree.undo = append(n.tree.undo, change{n, id, c.usage})
 	}

@@ -142,7 +142,7 @@ func TestTreeAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := forest(t)
 		tree, nodes, w, queues := f.tree, f.nodes, f.twin, f.queues
-		id := quota.ID(0)
+		id, known := quota.ID(0), states{}
 		for range rapid.IntRange(0, 12).Draw(t, "steps") {
 			i := rapid.SampledFrom(queues).Draw(t, "queue")
 			if a := quota.Amount(rapid.IntRange(1, 5).Draw(t, "amount")); rapid.IntRange(0, 2).Draw(t, "charge") > 0 {
@@ -160,9 +160,22 @@ func TestTreeAgainstTwin(t *testing.T) {
 					t.Fatal("the version stays when a quota changes")
 				}
 			}
+			known.check(t, tree)
 			compare(t, nodes, w, queues)
 		}
 	})
+}
+
+// states has the hash of a Tree in each of its states.
+type states map[quota.State]uint64
+
+// check compares the hash with that of the same state before.
+func (s states) check(t *rapid.T, tree *quota.Tree) {
+	hash := tree.Hash()
+	if before, isKnown := s[tree.State()]; isKnown && before != hash {
+		t.Fatal("a state has two hashes")
+	}
+	s[tree.State()] = hash
 }
 
 func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
@@ -280,21 +293,21 @@ func TestWhatIfLeavesNothingBehind(t *testing.T) {
 			}
 		}
 		change()
-		before := tree.Hash()
-		whatIf(t, tree, change, 3)
-		if tree.Hash() != before {
-			t.Fatal("the hash differs after WhatIf")
+		before, state := tree.Hash(), tree.State()
+		whatIf(t, tree, change, 3, states{})
+		if tree.Hash() != before || tree.State() != state {
+			t.Fatal("the hash or the state differs after WhatIf")
 		}
 		change()
 		after := tree.Hash()
-		whatIf(t, tree, change, 1)
+		whatIf(t, tree, change, 1, states{state: before})
 		if tree.Hash() != after {
 			t.Fatal("the hash differs after the second WhatIf")
 		}
 	})
 }
 
-func whatIf(t *rapid.T, tree *quota.Tree, change func(), depth int) {
+func whatIf(t *rapid.T, tree *quota.Tree, change func(), depth int, known states) {
 	defer func() {
 		if r := recover(); r != nil && r != "planned" {
 			panic(r)
@@ -305,12 +318,13 @@ func whatIf(t *rapid.T, tree *quota.Tree, change func(), depth int) {
 		for range rapid.IntRange(0, 4).Draw(t, "steps") {
 			inside := tree.Hash()
 			if depth > 0 && rapid.Bool().Draw(t, "nest") {
-				whatIf(t, tree, change, depth-1)
+				whatIf(t, tree, change, depth-1, known)
 				if tree.Hash() != inside {
 					t.Fatal("the hash differs after a nested WhatIf")
 				}
 			}
 			change()
+			known.check(t, tree)
 		}
 		if rapid.IntRange(0, 4).Draw(t, "panics") == 0 {
 			panic("planned")

@@ -222,10 +222,13 @@ func (s *searcher) cheapest() []Set {
 }
 
 func (set *Set) compare(other *Set) int {
-	return cmp.Or(
-		cmp.Compare(len(set.Succeed)+len(set.Raise), len(other.Succeed)+len(other.Raise)),
-		cmp.Compare(set.moved, other.moved), compareEnds(set.end(), other.end()), cmp.Compare(nameOf(set.Changes()), nameOf(other.Changes())),
-	)
+	if c := cmp.Or(cmp.Compare(len(set.Succeed)+len(set.Raise), len(other.Succeed)+len(other.Raise)), cmp.Compare(set.moved, other.moved)); c != 0 {
+		return c
+	}
+	if c := compareEnds(set.end(), other.end()); c != 0 {
+		return c
+	}
+	return cmp.Compare(nameOf(set.Changes()), nameOf(other.Changes()))
 }
 
 // end returns when the last quota Workload ends, or zero if that is not known.

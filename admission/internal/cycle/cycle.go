@@ -113,6 +113,7 @@ func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees) {
 func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 	for head := q.PendingQueue.Next(); head != nil; head = q.PendingQueue.Next() {
 		l := cy.check.Candidate(head.Member)
+		cy.m.Checked++
 		switch refusal := cy.check.Check(l); {
 		case refusal != nil:
 			cy.refuse(l, refusal)

@@ -37,8 +37,8 @@ type Model struct {
 	Unopened  map[*LocalQueue]struct{}
 	// Unready is the number of admitted stages whose pods are not ready.
 	Unready int
-	// Cycles counts the scheduling cycles, and ChargeEpoch how often a decision charged or reserved quota.
-	Cycles, ChargeEpoch uint64
+	// Cycles counts the scheduling cycles, Checked the checks of stages, and ChargeEpoch how often a decision charged or reserved quota.
+	Cycles, Checked, ChargeEpoch uint64
 	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue

@@ -86,6 +86,13 @@ func (rp *Reporter) PendingStage(key decision.StageKey) (Pending, bool) {
 	return pendingOf(s, pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.LocalQueue.Has)[0]), true
 }
 
+// IsPending reports whether a stage is pending. Its position takes more time.
+func (rp *Reporter) IsPending(key decision.StageKey) bool {
+	rp.m.RebuildTrees()
+	s := rp.m.Stages[key]
+	return s != nil && s.QueuedIn != nil
+}
+
 // Repeated returns the pending stages of each equivalence class that has more than some of them in a ClusterQueue, in the order of the queue. As long
 // as one of them waits and is not about to preempt, no decision depends on those of its class that come after it.
 func (rp *Reporter) Repeated(clusterQueue string, more int) [][]decision.StageKey {

@@ -45,7 +45,7 @@ type Cluster struct {
 	// Workloads has the quota Workloads. None of them is changed: a copy replaces it.
 	Workloads map[admission.StageKey]*kueue.Workload
 	// WorkloadsByJobSet has the quota Workloads of the JobSets of each name, and WorkloadsByJob those of the queued Jobs.
-	WorkloadsByJobSet, WorkloadsByJob map[types.NamespacedName]map[admission.StageKey]bool
+	WorkloadsByJobSet, WorkloadsByJob map[types.NamespacedName][]admission.StageKey
 	// JobSets has the JobSets, which are not changed either.
 	JobSets map[types.NamespacedName]*jobsetapi.JobSet
 	// Jobs has the Jobs of JobSets and the queued Jobs by their UIDs. JobsByJobSet has these UIDs by the UID of the JobSet, in the order of creation, and JobsByName by name.
@@ -83,8 +83,8 @@ func New(t *timeline.Timeline) *Cluster {
 		DeviceClasses:     map[string]*resourcev1.DeviceClass{},
 		Plans:             map[types.UID]admission.PlanObserved{},
 		Workloads:         map[admission.StageKey]*kueue.Workload{},
-		WorkloadsByJobSet: map[types.NamespacedName]map[admission.StageKey]bool{},
-		WorkloadsByJob:    map[types.NamespacedName]map[admission.StageKey]bool{},
+		WorkloadsByJobSet: map[types.NamespacedName][]admission.StageKey{},
+		WorkloadsByJob:    map[types.NamespacedName][]admission.StageKey{},
 		JobSets:           map[types.NamespacedName]*jobsetapi.JobSet{},
 		Jobs:              map[types.UID]*batchv1.Job{},
 		JobsByJobSet:      map[types.UID][]types.UID{},

@@ -125,11 +125,15 @@ func (cl *Cluster) PutWorkload(w *kueue.Workload) {
 }
 
 // index adds a quota Workload to those of an owner.
-func index(all map[types.NamespacedName]map[admission.StageKey]bool, owner types.NamespacedName, key admission.StageKey) {
-	if all[owner] == nil {
-		all[owner] = map[admission.StageKey]bool{}
+func index(all map[types.NamespacedName][]admission.StageKey, owner types.NamespacedName, key admission.StageKey) {
+	if !slices.Contains(all[owner], key) {
+		all[owner] = append(all[owner], key)
 	}
-	all[owner][key] = true
+}
+
+// unindex removes a quota Workload from those of an owner.
+func unindex(all map[types.NamespacedName][]admission.StageKey, owner types.NamespacedName, key admission.StageKey) {
+	all[owner] = slices.DeleteFunc(all[owner], func(k admission.StageKey) bool { return k == key })
 }
 
 // KeyOf returns the namespace and name of a quota Workload.
@@ -179,10 +183,10 @@ func (cl *Cluster) DropWorkload(w *kueue.Workload) {
 	if name := w.Labels[apis.JobSetLabel]; name != "" {
 		js := types.NamespacedName{Namespace: w.Namespace, Name: name}
 		cl.remember(js, ObjectName{workloadKind, w.Name}, Version{Workload: before})
-		delete(cl.WorkloadsByJobSet[js], key)
+		unindex(cl.WorkloadsByJobSet, js, key)
 		cl.Touch(w.Namespace, name)
 	} else if job := jobOf(w); cl.QueuedJobs[job] != nil {
-		delete(cl.WorkloadsByJob[job], key)
+		unindex(cl.WorkloadsByJob, job, key)
 		cl.Touch(job.Namespace, job.Name)
 	}
 	cl.Observe(admission.WorkloadGone{Key: key})
@@ -210,9 +214,9 @@ func (cl *Cluster) WorkloadsOfJob(key types.NamespacedName) []*kueue.Workload {
 	return cl.sorted(cl.WorkloadsByJob[key])
 }
 
-func (cl *Cluster) sorted(keys map[admission.StageKey]bool) []*kueue.Workload {
+func (cl *Cluster) sorted(keys []admission.StageKey) []*kueue.Workload {
 	var all []*kueue.Workload
-	for k := range keys {
+	for _, k := range keys {
 		all = append(all, cl.Workloads[k])
 	}
 	slices.SortFunc(all, compareWorkloads)

@@ -17,6 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // isAsPlanned reports whether a quota Workload is that of a stage, waits, and has the name, the owner, the queue, the priority and the limit of its JobSet.
@@ -33,8 +34,8 @@ func isAsPlanned(w *kueue.Workload, stage int, js *jobsetapi.JobSet, j *cluster.
 
 // areEqual reports whether two JobSets that wait differ only in names, UIDs and times, and in queues, priorities and limits, which each has in common
 // with its quota Workloads.
-func areEqual(a, b *waiting) bool {
-	if !areEqualJobSets(a.jobSet, b.jobSet) || len(a.workloads) != len(b.workloads) || len(a.jobs) != len(b.jobs) {
+func (known comparisons) areEqual(a, b *waiting) bool {
+	if !known.areEqualJobSets(a.jobSet, b.jobSet) || len(a.workloads) != len(b.workloads) || len(a.jobs) != len(b.jobs) {
 		return false
 	}
 	for i := range a.workloads {
@@ -50,7 +51,7 @@ func areEqual(a, b *waiting) bool {
 	return true
 }
 
-func areEqualJobSets(a, b *jobsetapi.JobSet) bool {
+func (known comparisons) areEqualJobSets(a, b *jobsetapi.JobSet) bool {
 	isFree := func(key string) bool {
 		return key == apis.QueueLabel || key == apis.MaxExecTimeLabel || key == apis.PriorityClassLabel
 	}
@@ -60,14 +61,29 @@ func areEqualJobSets(a, b *jobsetapi.JobSet) bool {
 	if a.Generation != b.Generation || a.Status.Restarts != b.Status.Restarts || a.Status.RestartsCountTowardsMax != b.Status.RestartsCountTowardsMax {
 		return false
 	}
-	return areEqualConditions(a.Status.Conditions, b.Status.Conditions) && isSameSpec(&a.Spec, &b.Spec) &&
+	return areEqualConditions(a.Status.Conditions, b.Status.Conditions) && known.isSameSpec(&a.Spec, &b.Spec) &&
 		equality.Semantic.DeepEqual(a.Status.ReplicatedJobsStatus, b.Status.ReplicatedJobsStatus)
 }
 
-// isSameSpec compares the ReplicatedJobs only if the JobSets do not share them.
-func isSameSpec(a, b *jobsetapi.JobSetSpec) bool {
-	if len(a.ReplicatedJobs) == 0 || len(a.ReplicatedJobs) != len(b.ReplicatedJobs) || &a.ReplicatedJobs[0] != &b.ReplicatedJobs[0] {
+// comparisons has the results of comparing ReplicatedJobs, by the first of each JobSet: many JobSets of a snapshot share theirs.
+type comparisons map[[2]*jobsetapi.ReplicatedJob]bool
+
+// isSameSpec compares the ReplicatedJobs only if the JobSets do not share them, and each pair once.
+func (known comparisons) isSameSpec(a, b *jobsetapi.JobSetSpec) bool {
+	if snapshot.IsSameSpec(a, b) {
+		return true
+	}
+	if len(a.ReplicatedJobs) == 0 || len(a.ReplicatedJobs) != len(b.ReplicatedJobs) {
 		return equality.Semantic.DeepEqual(a, b)
+	}
+	pair := [2]*jobsetapi.ReplicatedJob{&a.ReplicatedJobs[0], &b.ReplicatedJobs[0]}
+	isSame, isKnown := known[pair]
+	if !isKnown {
+		isSame = equality.Semantic.DeepEqual(a.ReplicatedJobs, b.ReplicatedJobs)
+		known[pair] = isSame
+	}
+	if !isSame {
+		return false
 	}
 	restOfA, restOfB := *a, *b
 	restOfA.ReplicatedJobs, restOfB.ReplicatedJobs = nil, nil

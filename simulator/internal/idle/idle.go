@@ -49,14 +49,14 @@ type shape struct {
 // SetAside takes the JobSets that wait from the work queues, but for the first of each kind. All objects of the cluster are in its queues.
 func SetAside(cl *cluster.Cluster) *JobSets {
 	s := &JobSets{cl: cl}
-	kinds := map[shape][]*kind{}
+	kinds, known := map[shape][]*kind{}, comparisons{}
 	for _, key := range slices.SortedFunc(maps.Keys(cl.JobSets), cluster.CompareKeys) {
 		w := s.waitingOf(key)
 		if w == nil {
 			continue
 		}
 		shape := w.shape(cl.UserJobs[key])
-		i := slices.IndexFunc(kinds[shape], func(k *kind) bool { return areEqual(k.first, w) })
+		i := slices.IndexFunc(kinds[shape], func(k *kind) bool { return known.areEqual(k.first, w) })
 		switch {
 		case i >= 0:
 			kinds[shape][i].others = append(kinds[shape][i].others, w)

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // addJobSet adds a JobSet, unless the manager would refuse or not manage it. A JobSet that is being deleted leaves its Jobs and quota Workloads.
@@ -65,6 +66,16 @@ func (l *loader) unmanaged(js *jobsetapi.JobSet) string {
 
 // unmanagedNamespace says why the manager manages nothing in a namespace, or returns "".
 func (l *loader) unmanagedNamespace(name string) string {
+	why, isKnown := l.unselected[name]
+	if !isKnown {
+		why = l.whyUnselected(name)
+		l.unselected[name] = why
+	}
+	return why
+}
+
+// whyUnselected says why the configuration does not select a namespace, or returns "".
+func (l *loader) whyUnselected(name string) string {
 	if l.config.ManagedNamespaceSelector == nil {
 		return ""
 	}
@@ -87,13 +98,9 @@ func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) 
 	if why = jobsetstate.Misuse(js); why != "" {
 		return nil, why
 	}
-	spec, why := l.withClusterDefaults(js)
+	plan, why := l.planOf(js)
 	if why != "" {
 		return nil, why
-	}
-	plan, err := stageplan.New(spec)
-	if err != nil {
-		return nil, err.Error()
 	}
 	priority, why := l.priorityOf(js, podClassesOf(js))
 	if why != "" {
@@ -109,6 +116,51 @@ func (l *loader) userJob(js *jobsetapi.JobSet) (j *cluster.UserJob, why string) 
 	}, ""
 }
 
+// A planned spec has the stage plan of the JobSets that share it, or says why the manager would refuse them.
+type planned struct {
+	spec *jobsetapi.JobSetSpec
+	plan *stageplan.Plan
+	why  string
+}
+
+// A sharing names the JobSets of a namespace that share their ReplicatedJobs.
+type sharing struct {
+	namespace      string
+	replicatedJobs *jobsetapi.ReplicatedJob
+}
+
+// planOf returns the stage plan of a JobSet, or why the manager would refuse it. JobSets that share their specs share the plan, unless it depends on their
+// quota Workloads.
+func (l *loader) planOf(js *jobsetapi.JobSet) (plan *stageplan.Plan, why string) {
+	if len(js.Spec.ReplicatedJobs) == 0 || slices.ContainsFunc(js.Spec.ReplicatedJobs, mayBeChargedOtherwise) {
+		return l.newPlan(js)
+	}
+	key := sharing{js.Namespace, &js.Spec.ReplicatedJobs[0]}
+	if i := slices.IndexFunc(l.plans[key], func(p planned) bool { return snapshot.IsSameSpec(p.spec, &js.Spec) }); i >= 0 {
+		return l.plans[key][i].plan, l.plans[key][i].why
+	}
+	plan, why = l.newPlan(js)
+	l.plans[key] = append(l.plans[key], planned{&js.Spec, plan, why})
+	return plan, why
+}
+
+func (l *loader) newPlan(js *jobsetapi.JobSet) (plan *stageplan.Plan, why string) {
+	spec, why := l.withClusterDefaults(js)
+	if why != "" {
+		return nil, why
+	}
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return plan, ""
+}
+
+// mayBeChargedOtherwise reports whether quota may be charged for another pod template than that of a ReplicatedJob, which only a quota Workload has.
+func mayBeChargedOtherwise(r jobsetapi.ReplicatedJob) bool {
+	return len(r.Template.Spec.Template.Spec.ResourceClaims) > 0 || r.Template.Annotations[apis.GroupStartAnnotation] != ""
+}
+
 // withClusterDefaults returns the spec of a JobSet with what the API server adds to its pods, as the manager counts it: the overhead of their
 // RuntimeClasses, the defaults of LimitRanges, and what is charged for devices. For pods that wait for their group to start, a snapshot lacks the
 // container that the manager adds: their quota Workloads have it.
@@ -117,7 +169,7 @@ func (l *loader) withClusterDefaults(js *jobsetapi.JobSet) (spec *jobsetapi.JobS
 	for i := range spec.ReplicatedJobs {
 		r := &spec.ReplicatedJobs[i]
 		pod := &r.Template.Spec.Template
-		if len(pod.Spec.ResourceClaims) > 0 || r.Template.Annotations[apis.GroupStartAnnotation] != "" {
+		if mayBeChargedOtherwise(*r) {
 			if charged := l.chargedTemplate(js.UID, r.Name); charged != nil {
 				*pod = *charged.DeepCopy()
 				continue

@@ -46,6 +46,9 @@ type loader struct {
 	// stopAfter is how long pods take to terminate.
 	stopAfter time.Duration
 	leftOut   []LeftOut
+	plans     map[sharing][]planned
+	// unselected says of namespaces why the manager manages nothing there, or has "".
+	unselected map[string]string
 	// workloads has the quota Workloads of each JobSet and queued Job, and limits the LimitRanges of each namespace.
 	workloads map[types.UID][]*kueue.Workload
 	limits    map[string][]*corev1.LimitRange
@@ -76,7 +79,7 @@ func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter ti
 
 func newLoader(cl *cluster.Cluster, s *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) *loader {
 	return &loader{
-		Cluster: cl, snapshot: s, config: config, stopAfter: stopAfter,
+		Cluster: cl, snapshot: s, config: config, stopAfter: stopAfter, plans: map[sharing][]planned{}, unselected: map[string]string{},
 		workloads: map[types.UID][]*kueue.Workload{}, limits: map[string][]*corev1.LimitRange{},
 		devices: admission.DevicesOf(&config.Resources), claimTemplates: map[string]map[string]device.Template{},
 	}
@@ -166,6 +169,9 @@ func (l *loader) continueSequence() {
 	} {
 		for _, o := range objects {
 			for _, text := range []string{o.GetResourceVersion(), string(o.GetUID())} {
+				if text == "" || text[0] < '0' || text[0] > '9' {
+					continue // most UIDs, whose errors take time
+				}
 				if number, err := strconv.Atoi(text); err == nil {
 					l.Sequence = max(l.Sequence, number)
 				}

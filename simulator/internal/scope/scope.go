@@ -35,20 +35,36 @@ func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot 
 	for _, key := range keys {
 		c.asked[key] = true
 	}
+	var asked []*kueue.Workload
 	for _, w := range s.Workloads {
 		if c.asked[cluster.KeyOf(w)] {
-			for _, link := range linksOf(w) {
-				c.include(c.rootsOf[link]...)
-			}
-			c.include(c.rootsOfWorkload(w)...)
+			asked = append(asked, w)
 		}
+	}
+	if !c.areInOnlyTree(asked) {
+		c.findLinks()
+	}
+	for _, w := range asked {
+		for _, link := range linksOf(w) {
+			c.include(c.rootsOf[link]...)
+		}
+		c.include(c.rootsOfWorkload(w)...)
 	}
 	return c.part()
 }
 
+// areInOnlyTree reports whether quota Workloads are in a tree and there is no other, so that no links count.
+func (c *scope) areInOnlyTree(workloads []*kueue.Workload) bool {
+	roots := map[string]bool{}
+	for _, root := range c.rootOf {
+		roots[root] = true
+	}
+	return len(roots) == 1 && !slices.ContainsFunc(workloads, func(w *kueue.Workload) bool { return len(c.rootsOfWorkload(w)) == 0 })
+}
+
 // Trees returns a function that names the trees of Cohorts to which a quota Workload belongs. Trees that can influence each other have one name.
 func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
-	c := newScope(s)
+	c := newLinkedScope(s)
 	names := map[string]string{}
 	for _, root := range c.rootOf {
 		if names[root] == "" {
@@ -67,13 +83,19 @@ func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
 	}
 }
 
+func newLinkedScope(s *snapshot.Snapshot) *scope {
+	c := newScope(s)
+	c.findLinks()
+	return c
+}
+
+// newScope returns one without the links between trees.
 func newScope(s *snapshot.Snapshot) *scope {
 	c := &scope{
 		Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{},
 		within: map[string]bool{}, asked: map[admission.StageKey]bool{},
 	}
 	c.findRoots()
-	c.findLinks()
 	return c
 }
 
