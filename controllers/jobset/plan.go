@@ -114,6 +114,7 @@ func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
 		UID:            js.UID,
 		Submitted:      js.CreationTimestamp.Time,
 		StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
+		CheckpointedAt: admission.CheckpointOf(js.Annotations),
 		Plan:           plan,
 	}
 }

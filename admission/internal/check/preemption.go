@@ -49,6 +49,9 @@ func (ck *Checker) preemptionOracle(l *Candidate) func(quota.ID, quota.Amount) f
 func (ck *Checker) find(l *Candidate, usage quota.Usage) preempt.Result {
 	if l.searched == nil || !l.searched.usage.Equal(usage) {
 		l.searched = &search{usage, ck.m.Finder.Find(ck.request(l, usage))}
+		if at := l.searched.result.RetryAt; !at.IsZero() && (l.RetryAt.IsZero() || at.Before(l.RetryAt)) {
+			l.RetryAt = at
+		}
 	}
 	return l.searched.result
 }
@@ -69,7 +72,7 @@ type search struct {
 
 func (ck *Checker) request(l *Candidate, usage quota.Usage) preempt.Request {
 	p := l.Stage.Element.Position
-	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID}
+	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID, Now: ck.m.Now}
 	if l.Queue.Holders.Level != nil {
 		r.Precedes = func(h *preempt.Holder) bool { return ck.m.UsagePrecedes(l.Stage.LocalQueue, h) }
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -80,6 +81,9 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	ck.suspectDeadlock(l)
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal
+	}
+	if !l.RetryAt.IsZero() {
+		whyNobody = "stages that it may preempt run for their minimum runtime first, the next until " + l.RetryAt.UTC().Format(time.RFC3339)
 	}
 	if whyNobody != "" {
 		message += "; preemption: " + whyNobody
