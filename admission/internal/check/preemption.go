@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -49,11 +50,16 @@ func (ck *Checker) preemptionOracle(l *Candidate) func(quota.ID, quota.Amount) f
 func (ck *Checker) find(l *Candidate, usage quota.Usage) preempt.Result {
 	if l.searched == nil || !l.searched.usage.Equal(usage) {
 		l.searched = &search{usage, ck.m.Finder.Find(ck.request(l, usage))}
-		if at := l.searched.result.RetryAt; !at.IsZero() && (l.RetryAt.IsZero() || at.Before(l.RetryAt)) {
-			l.RetryAt = at
-		}
+		l.retryAt(l.searched.result.RetryAt)
 	}
 	return l.searched.result
+}
+
+// retryAt notes when other stages may be preempted that have not run for their minimum runtime, if they are among the first.
+func (l *Candidate) retryAt(at time.Time) {
+	if !at.IsZero() && (l.RetryAt.IsZero() || at.Before(l.RetryAt)) {
+		l.RetryAt = at
+	}
 }
 
 // whyNothingIsReclaimed returns the reason for a stage whose JobSet may hold more at once than could be reclaimed, or nothing.

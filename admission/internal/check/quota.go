@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -82,10 +81,7 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal
 	}
-	if !l.RetryAt.IsZero() {
-		whyNobody = "stages that it may preempt run for their minimum runtime first, the next until " + l.RetryAt.UTC().Format(time.RFC3339)
-	}
-	if whyNobody != "" {
+	if whyNobody != "" && l.RetryAt.IsZero() {
 		message += "; preemption: " + whyNobody
 	}
 	return &decision.Refusal{Check: QuotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
