@@ -190,7 +190,8 @@ var _ = Describe("The guards of created objects", func() {
 		Entry("a time elsewhere", "2026-01-02T15:04:05.25+05:30", allowed, SpecTimeout(patience)),
 		Entry("a day", "2026-01-02", `must be a time as in RFC 3339, such as 2026-01-02T15:04:05Z, not "2026-01-02"`, SpecTimeout(patience)),
 		Entry("nothing", "", "must be a time as in RFC 3339", SpecTimeout(patience)),
-		Entry("a day that does not exist", "2026-02-31T15:04:05Z", "2026-02-31", SpecTimeout(patience)),
+		Entry("a leap day in another year", "2026-02-29T15:04:05Z", "type conversion error", SpecTimeout(patience)),
+		Entry("a day that does not exist", "2026-02-31T15:04:05Z", "must be a time as in RFC 3339", SpecTimeout(patience)),
 	)
 
 	It("refuse a duration for ClusterQueues on other objects", func(ctx SpecContext) {
