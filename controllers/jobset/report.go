@@ -116,8 +116,8 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapsh
 			events.PriorityKept(w.PriorityKept).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
-	for _, remark := range w.Remarks {
-		events.Misconfigured(remark).Emit(r.config.Recorder, s.JobSet)
+	if w.Remark != "" {
+		events.Misconfigured(w.Remark).Emit(r.config.Recorder, s.JobSet)
 	}
 	for _, complaint := range w.Complaints {
 		if s.Refusal != "" {

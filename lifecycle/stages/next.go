@@ -3,7 +3,6 @@ package stages
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -11,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/checkpoint"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -81,7 +80,7 @@ func (w *Step) decideQueued(s *jobsetstate.Snapshot) {
 		w.expire(s, stages)
 		return
 	}
-	w.remarkOnCheckpoint(s)
+	w.Remark = checkpoint.Remark(s.JobSet.Annotations, s.Now)
 	w.expireDeactivated(s, stages)
 	w.DeleteGangs = append(w.DeleteGangs, s.Gangs.Stale()...)
 	w.skipSucceeded(s, stages)
@@ -101,17 +100,6 @@ func (w *Step) decideQueued(s *jobsetstate.Snapshot) {
 		return
 	}
 	w.Conditions = jobsetstatus.WithExpectedStart(s.JobSet, w.Conditions, sum, s.ExpectedStart)
-}
-
-// mostSkew is how far the clock of a pod may be ahead.
-const mostSkew = time.Minute
-
-// remarkOnCheckpoint reports a checkpoint that does not count yet: its time has not come.
-func (w *Step) remarkOnCheckpoint(s *jobsetstate.Snapshot) {
-	if at := admission.CheckpointOf(s.JobSet.Annotations); at.After(s.Now.Add(mostSkew)) {
-		w.Remarks = append(w.Remarks, fmt.Sprintf("metadata.annotations[%s]: %s is in the future, and has no effect until then; write the time at which the work was saved",
-			apis.CheckpointedAtAnnotation, at.UTC().Format(time.RFC3339)))
-	}
 }
 
 // stopOrphans stops the Jobs and pods that earlier JobSets of the name have left, and pods that no Job ends.

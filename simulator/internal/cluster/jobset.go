@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/checkpoint"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
@@ -20,7 +21,7 @@ func (cl *Cluster) PutPlan(j *UserJob) {
 func (j *UserJob) PlanObserved(js *jobsetapi.JobSet) admission.PlanObserved {
 	return admission.PlanObserved{
 		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: j.Key()}, UID: js.UID, Submitted: j.Created, StageAdmission: j.StageAdmission,
-		CheckpointedAt: admission.CheckpointOf(js.Annotations), Plan: j.Plan,
+		CheckpointedAt: checkpoint.Of(js.Annotations), Plan: j.Plan,
 	}
 }
 
