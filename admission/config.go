@@ -15,6 +15,8 @@ func ConfigOf(config *configapi.Configuration) Config {
 		StageAdmission:         string(config.StageAdmission),
 		CoStart:                CoStart{IsEnabled: *config.CoStart.Enable, ReserveFor: config.CoStart.ReserveFor.Duration},
 		Accelerators:           config.CoStart.Accelerators,
+		MinimumRuntime:         config.Preemption.MinimumRuntime.Duration,
+		LeastWork:              *config.Preemption.LeastWork,
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
 		Charges:                chargesOf(&config.Resources),
 		Devices:                DevicesOf(&config.Resources),

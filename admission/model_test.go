@@ -49,6 +49,10 @@ func drawModel(t *rapid.T, policy string) *model {
 			IsEnabled: rapid.Bool().Draw(t, "co-start"), ReserveFor: rapid.SampledFrom([]time.Duration{longest, 5 * time.Second, 0}).Draw(t, "reserve for"),
 		},
 	}
+	if rapid.Bool().Draw(t, "protects") {
+		config.MinimumRuntime = time.Duration(rapid.IntRange(0, 20).Draw(t, "minimum runtime")) * time.Second
+		config.LeastWork = rapid.Bool().Draw(t, "least work")
+	}
 	m := &model{
 		world: newWorld(t, config), whole: map[string]*kueue.ClusterQueue{}, evicting: map[string]bool{},
 		growths: map[string][]string{},

@@ -118,6 +118,14 @@ const (
 	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
 
+	// MinimumRuntimeAnnotation overrides, on a ClusterQueue, preemption.minimumRuntime of the configuration for the stages that run there: a duration,
+	// as 30m. Admins may write it.
+	MinimumRuntimeAnnotation = "tranche.dev/minimum-runtime"
+
+	// CheckpointedAtAnnotation says, on a JobSet, since when its work would be lost if it were evicted now: the time of its last checkpoint, as
+	// 2026-01-02T15:04:05Z. Preemption prefers victims that lose less, with preemption.leastWork. Users may write it.
+	CheckpointedAtAnnotation = "tranche.dev/checkpointed-at"
+
 	// CoStartAnnotation overrides, on a ClusterQueue, coStart of the configuration: a duration, as 10m, is its reserveFor, and Never disables
 	// co-start. Users may set it.
 	CoStartAnnotation = "tranche.dev/co-start-reserve-for"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,11 @@ func (s *simulation) act(a scenario.Act) {
 		s.suspend(j, true)
 	case scenario.Resume:
 		s.suspend(j, false)
+	case scenario.Checkpoint:
+		js := s.JobSets[j.Key()].DeepCopy()
+		metav1.SetMetaDataAnnotation(&js.ObjectMeta, apis.CheckpointedAtAnnotation, s.Time().Format(time.RFC3339))
+		s.PutJobSet(js)
+		s.PutPlan(j)
 	}
 }
 

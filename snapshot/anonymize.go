@@ -224,14 +224,15 @@ var keptFields = sets.New(
 	"JobSpec.ManagedBy", "JobSetSpec.ManagedBy", "FailurePolicyRule.OnJobFailureReasons",
 	"WorkloadSchedulingStatsEviction.Reason", "AdmissionCheckParametersReference.APIGroup", "AdmissionCheckParametersReference.Kind",
 	"ExactDeviceRequest.DeviceClassName", "DeviceSubRequest.DeviceClassName", "DeviceClassSpec.ExtendedResourceName",
-	"Resources.ExcludeResourcePrefixes",
+	"Resources.ExcludeResourcePrefixes", "CoStart.Accelerators",
 )
 
 // value returns the value of a label or an annotation.
 func (w *walker) value(key, value string) string {
 	switch key {
 	case apis.JobUIDLabel, apis.PlanUIDLabel, apis.ExtraLabel, jobset.JobSetUIDKey, "batch.kubernetes.io/controller-uid", "controller-uid",
-		apis.DevicesAnnotation, apis.StartedAnnotation, apis.IdleSinceAnnotation, apis.StageAdmissionAnnotation:
+		apis.DevicesAnnotation, apis.StartedAnnotation, apis.IdleSinceAnnotation, apis.StageAdmissionAnnotation,
+		apis.CoStartAnnotation, apis.MinimumRuntimeAnnotation, apis.CheckpointedAtAnnotation:
 		// UIDs, times, and names of resources.
 		return value
 	case apis.TimelineAnnotation, apis.FinishedStagesAnnotation:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -398,6 +400,9 @@ func TestPseudonymsInAnnotations(t *testing.T) {
 		"a name":          {"kueue.x-k8s.io/pod-group-name", "ring", n("ring")},
 		"the owner's UID": {"kueue.x-k8s.io/job-uid", "uid-1", "uid-1"},
 		"a truth":         {"tranche.dev/hold", "true", "true"},
+		"a duration":      {"tranche.dev/co-start-reserve-for", "1h30m", "1h30m"},
+		"a minimum":       {"tranche.dev/minimum-runtime", "30m", "30m"},
+		"a checkpoint":    {"tranche.dev/checkpointed-at", "2026-01-01T00:00:00+01:00", "2026-01-01T00:00:00+01:00"},
 		"a time":          {"tranche.dev/started", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"},
 		"the JobSet":      {"tranche.dev/jobset", "fine-tune", n("fine-tune")},
 		"node labels":     {"tranche.dev/flavor-node-labels", "example.com/pool,kubernetes.io/arch", n("example.com/pool") + ",kubernetes.io/arch"},
@@ -416,6 +421,38 @@ func TestPseudonymsInAnnotations(t *testing.T) {
 			s := &snapshot.Snapshot{Pods: []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Annotations: map[string]string{c.key: c.value}}}}}
 			if got := read(t, write(t, s, a)).Pods[0].Annotations[c.key]; got != c.want {
 				t.Errorf("%s: %q became %q, want %q", c.key, c.value, got, c.want)
+			}
+		})
+	}
+}
+
+// Each field of the configuration is kept, unless it is known not to decide anything.
+func TestConfigurationThatDecidesIsKept(t *testing.T) {
+	text, err := os.ReadFile("../apis/config/v1alpha1/testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := configapi.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.CoStart.Accelerators = []corev1.ResourceName{"example.com/npu"}
+	undecided := []string{
+		"Mode", "ClientConnection", "Concurrency", "LeaderElection", "Metrics", "Health", "Visibility", "ExpectedStart", "Dashboard", "Logging", "GroupStart",
+	}
+	for name, anonymizer := range map[string]*snapshot.Anonymizer{"named": nil, "with pseudonyms": snapshot.NewAnonymizer()} {
+		t.Run(name, func(t *testing.T) {
+			got := read(t, write(t, &snapshot.Snapshot{Configuration: config}, anonymizer)).Configuration
+			want, kept := reflect.ValueOf(*config), reflect.ValueOf(*got)
+			for i := range want.NumField() {
+				field := want.Type().Field(i).Name
+				if field == "ManagedNamespaceSelector" && anonymizer != nil {
+					continue
+				}
+				diff := cmp.Diff(want.Field(i).Interface(), kept.Field(i).Interface())
+				if isKept := diff == ""; !slices.Contains(undecided, field) && !isKept {
+					t.Errorf("%s: -want +got\n%s", field, diff)
+				}
 			}
 		})
 	}

@@ -16,8 +16,9 @@ type candidateStream struct {
 	queue   *Queue
 	policy  kueue.PreemptionPolicy
 	cursors []cursor
-	// ordered are the remaining Holders of a Queue with levels.
-	ordered []*Holder
+	// ordered are the remaining Holders if each search sorts them.
+	isSorted bool
+	ordered  []*Holder
 	// head is the next Holder, or nil.
 	head *Holder
 	// shared is the lowest common node of the Queue and the request, and rank the order in classic preemption.
@@ -47,36 +48,43 @@ func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) candidateStream {
 		}
 	}
 	st.cursors = s.cursors[first:len(s.cursors):len(s.cursors)]
-	if q.Level != nil {
-		st.ordered = st.byLevel(&s.request)
+	if st.isSorted = q.Level != nil || s.LeastWork; st.isSorted {
+		st.ordered = st.sorted(s)
 	}
-	st.settle(&s.request)
+	st.settle(s)
 	return st
 }
 
-// byLevel returns all Holders of a Queue with levels in the order in which they are preempted. Levels change constantly, so the order is not
-// cached.
-func (st *candidateStream) byLevel(r *Request) []*Holder {
+// sorted returns all Holders of a Queue in the order in which they are preempted, if that depends on levels or on the work that is lost. These
+// change constantly, so the order is not cached.
+func (st *candidateStream) sorted(s *search) []*Holder {
 	levels := map[*Holder]float64{}
 	for i := range st.cursors {
 		for _, c := range st.cursors[i].list.chunks {
 			for _, h := range c.holders {
-				if r.mayPreempt(st.policy, h) {
+				if !s.mayPreempt(st.policy, h) {
+					continue
+				}
+				levels[h] = 0
+				if st.queue.Level != nil {
 					levels[h] = st.queue.Level(h)
+				}
+				if s.LeastWork {
+					h.lostNow = h.lost(s.request.Now)
 				}
 			}
 		}
 	}
 	return slices.SortedFunc(maps.Keys(levels), func(a, b *Holder) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(levels[b], levels[a]), a.compare(b))
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(levels[b], levels[a]), a.compareNow(b))
 	})
 }
 
 // next advances to the next Holder.
-func (st *candidateStream) next(r *Request) {
-	if st.queue.Level != nil {
+func (st *candidateStream) next(s *search) {
+	if st.isSorted {
 		st.ordered = st.ordered[1:]
-		st.settle(r)
+		st.settle(s)
 		return
 	}
 	for i := range st.cursors {
@@ -84,13 +92,13 @@ func (st *candidateStream) next(r *Request) {
 			c.at++
 		}
 	}
-	st.settle(r)
+	st.settle(s)
 }
 
 // settle sets the head after the cursors have moved.
-func (st *candidateStream) settle(r *Request) {
+func (st *candidateStream) settle(s *search) {
 	st.head = nil
-	if st.queue.Level != nil {
+	if st.isSorted {
 		if len(st.ordered) > 0 {
 			st.head = st.ordered[0]
 		}
@@ -98,7 +106,7 @@ func (st *candidateStream) settle(r *Request) {
 	}
 	for i := range st.cursors {
 		c := &st.cursors[i]
-		c.settle(st.policy, r)
+		c.settle(st.policy, s)
 		if h := c.holder(); h != nil && (st.head == nil || h.compare(st.head) < 0) {
 			st.head = h
 		}
@@ -116,15 +124,16 @@ func (c *cursor) holder() *Holder {
 }
 
 // settle advances to the next Holder that may be preempted. It skips the rest of a chunk with one check.
-func (c *cursor) settle(policy kueue.PreemptionPolicy, r *Request) {
+func (c *cursor) settle(policy kueue.PreemptionPolicy, s *search) {
+	r := &s.request
 	for c.chunk < len(c.list.chunks) {
 		in := &c.list.chunks[c.chunk]
 		switch {
 		case c.at >= len(in.holders), policy != kueue.PreemptionPolicyAny && in.lowest >= r.Priority && !in.newest.After(r.Queued):
 			c.chunk, c.at = c.chunk+1, 0
-		case r.mayPreempt(policy, in.holders[c.at]):
+		case s.mayPreempt(policy, in.holders[c.at]):
 			return
-		case in.holders[c.at].IsExempt:
+		case in.holders[c.at].IsExempt, r.isAllowed(policy, in.holders[c.at]): // never, or not yet
 			c.at++
 		case policy == kueue.PreemptionPolicyLowerPriority, in.holders[c.at].Priority > r.Priority:
 			c.chunk = len(c.list.chunks)

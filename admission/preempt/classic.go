@@ -243,7 +243,7 @@ func (s *search) take(candidates []candidateStream, b borrowing) ([]Victim, bool
 				return victims, true
 			}
 		}
-		if st.next(&s.request); st.head == nil {
+		if st.next(s); st.head == nil {
 			h.Drop(st)
 		} else {
 			h.Fix(st)
@@ -283,7 +283,7 @@ func (st *candidateStream) Precedes(other *candidateStream) bool {
 	if st.rank != other.rank {
 		return st.rank < other.rank
 	}
-	return st.head.compare(other.head) < 0
+	return st.head.compareNow(other.head) < 0
 }
 
 // Place is for package ranking.

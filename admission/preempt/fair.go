@@ -42,7 +42,7 @@ func (s *search) fair() Result {
 func (s *search) takesBack(v Victim) bool {
 	queue := v.Holder.queue
 	reclaims := Request{Priority: v.Holder.Priority}
-	if v.strategy == "" || !reclaims.mayPreempt(queue.Preemption.ReclaimWithinCohort, &Holder{Priority: s.request.Priority}) {
+	if v.strategy == "" || !reclaims.isAllowed(queue.Preemption.ReclaimWithinCohort, &Holder{Priority: s.request.Priority}) {
 		return false
 	}
 	missing := slices.DeleteFunc(v.Holder.Usage.Clone(), func(c quota.Charge) bool { return c.Amount <= queue.node.Available(c.ID) })
@@ -93,10 +93,10 @@ func (s *search) takeFirst(r *shareTree) (victims []Victim, fits bool) {
 		switch {
 		case c.node == s.node:
 			v = Victim{Holder: c.head(), Reason: kueue.InClusterQueueReason}
-			c.candidateStream.next(&s.request)
+			c.candidateStream.next(s)
 		case withinQuota:
 			v = Victim{Holder: c.head(), Reason: kueue.InCohortReclamationReason}
-			c.candidateStream.next(&s.request)
+			c.candidateStream.next(s)
 		default:
 			v = s.firstThatMeets(c)
 		}
@@ -116,7 +116,7 @@ func (s *search) takeFirst(r *shareTree) (victims []Victim, fits bool) {
 func (s *search) firstThatMeets(c *shareNode) Victim {
 	var failed *Holder
 	for h := c.head(); h != nil; h = c.head() {
-		c.candidateStream.next(&s.request)
+		c.candidateStream.next(s)
 		if spent(s.taken, h, kueue.InCohortFairSharingReason) {
 			continue
 		}

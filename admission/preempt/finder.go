@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -14,6 +15,8 @@ import (
 // A Finder finds victims in a Tree. It changes the Tree only inside WhatIf.
 type Finder struct {
 	History *History
+	// LeastWork is true if, at equal priority, the Holder that loses the least work is preempted first. Then each search sorts.
+	LeastWork bool
 
 	tree       *quota.Tree
 	meter      *fairshare.Meter
@@ -28,6 +31,8 @@ type Finder struct {
 	cursors          []cursor
 	shareTree        shareTree
 	memory           []shareNode
+	// retryAt is the earliest time for Result.RetryAt.
+	retryAt time.Time
 }
 
 // NewFinder returns a Finder of classic preemption if there are no strategies, else one of fair sharing.
@@ -53,6 +58,16 @@ func (f *Finder) Drop(n *quota.Node) { delete(f.queues, n) }
 
 // Find returns the victims without which a request fits.
 func (f *Finder) Find(r Request) Result {
+	f.retryAt = time.Time{}
+	result := f.findWithPeak(r)
+	if result.Outcome != Found && result.Outcome != Fits && result.Outcome != EvictionsPending {
+		result.RetryAt = f.retryAt
+	}
+	return result
+}
+
+// findWithPeak counts the peaks of the request.
+func (f *Finder) findWithPeak(r Request) Result {
 	result := f.find(r)
 	if r.Peaks == nil || !result.takesFromOthers() || f.peakCanBeHad(&r) {
 		return result
@@ -116,6 +131,7 @@ func (f *Finder) findLater(r Request) Result {
 			s.short = append(s.short, c.ID)
 		}
 	}
+	s.request.reclaims = !exceeds(n, r.Usage)
 	if len(f.strategies) > 0 {
 		return s.fair()
 	}
@@ -181,11 +197,36 @@ func (s *search) fits(b borrowing) bool {
 	return (b == mayBorrow || !s.node.BorrowsAny(s.request.Usage)) && s.node.Fits(s.request.Usage)
 }
 
-// mayPreempt reports whether a policy lets the request preempt a Holder.
-func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
-	if h.IsExempt {
+// mayPreempt reports whether a policy lets the request preempt a Holder now. The time at which it lets the request preempt one that has not run for
+// its minimum runtime is noted.
+func (s *search) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
+	if h.IsExempt || !s.request.isAllowed(policy, h) {
 		return false
 	}
+	from := s.request.mayPreemptFrom(h)
+	if !from.After(s.request.Now) {
+		return true
+	}
+	if s.retryAt.IsZero() || from.Before(s.retryAt) {
+		s.retryAt = from
+	}
+	return false
+}
+
+// mayPreemptFrom returns when a Holder has run for its minimum runtime, or the request has waited for as long and only takes its own quota back.
+func (r *Request) mayPreemptFrom(h *Holder) time.Time {
+	if h.queue.MinimumRuntime == 0 || h.Started.IsZero() {
+		return time.Time{}
+	}
+	since := h.Started
+	if r.reclaims && h.queue != r.Queue && r.Queued.Before(since) {
+		since = r.Queued
+	}
+	return since.Add(h.queue.MinimumRuntime)
+}
+
+// isAllowed reports whether a policy lets the request preempt a Holder.
+func (r *Request) isAllowed(policy kueue.PreemptionPolicy, h *Holder) bool {
 	switch policy {
 	case kueue.PreemptionPolicyAny:
 		return true

@@ -3,6 +3,7 @@ package preempt_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -17,6 +18,7 @@ func TestFindAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t, modes(t))
 		w.fill(t)
+		w.age(t)
 		for range 15 {
 			r := w.short(t)
 			for range rapid.IntRange(0, 4).Draw(t, "granted") {
@@ -45,6 +47,37 @@ func compare(t *rapid.T, w *world, r preempt.Request) {
 			t.Fatalf("victim %d is %s (%s), the twin says %s (%s)", i, v.Holder.UID, v.Reason, want[i].UID, want[i].reason)
 		}
 	}
+}
+
+// TestRetryAt: unless something else changes, a request without victims has none before that time, or never if there is no such time. Where the order
+// of the victims depends on the time, it could.
+func TestRetryAt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, modes(t))
+		w.fill(t)
+		w.age(t)
+		w.finder.LeastWork = false
+		for range 15 {
+			r := w.short(t)
+			result := w.finder.Find(r)
+			if result.Outcome == preempt.Found || result.Outcome == preempt.Fits || result.Outcome == preempt.EvictionsPending {
+				if !result.RetryAt.IsZero() {
+					t.Fatalf("%s, but is to be tried again", result.Outcome)
+				}
+				continue
+			}
+			r.Now = at(1_000_000)
+			if !result.RetryAt.IsZero() {
+				if !result.RetryAt.After(w.now) {
+					t.Fatalf("at %s it is to be tried again at %s", w.now, result.RetryAt)
+				}
+				r.Now = result.RetryAt.Add(-time.Second)
+			}
+			if later := w.finder.Find(r); later.Outcome == preempt.Found {
+				t.Fatalf("%s; at %s already: %s", result.Outcome, r.Now, said(later))
+			}
+		}
+	})
 }
 
 // TestManyHolders come and go in one ClusterQueue.

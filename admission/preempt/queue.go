@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"time"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -10,6 +12,9 @@ import (
 type Queue struct {
 	// Preemption has the policies for requests of this ClusterQueue. The zero value is Never.
 	Preemption kueue.ClusterQueuePreemption
+	// MinimumRuntime is how long a Holder runs before it may be preempted. A request that has waited as long, and fits into the unused quota of its
+	// own ClusterQueue, need not wait for Holders of other Queues.
+	MinimumRuntime time.Duration
 	// Level, if it is not nil, returns the past usage of a Holder's owner: at equal priority the highest is preempted first, regardless of the
 	// reservation time. It may change between searches.
 	Level func(*Holder) float64

@@ -25,9 +25,13 @@ type Request struct {
 	// Peaks, if it is not nil, returns what the JobSet of the request may come to hold in addition, as alternatives, before it releases anything.
 	// They include the usage, but not what the JobSet holds. Other Queues yield only if one of the peaks could be obtained by the same rules.
 	Peaks func() []quota.Usage
+	// Now is the current time, for minimum runtimes.
+	Now time.Time
 
 	// staysIn is true if only Holders of the own Queue are preempted.
 	staysIn bool
+	// reclaims is true if the request fits into the quota of its own ClusterQueue that others have borrowed.
+	reclaims bool
 }
 
 // A Victim is a Holder that has to leave, with the reason for its condition Preempted.
@@ -43,6 +47,9 @@ type Victim struct {
 type Result struct {
 	Outcome Outcome
 	Victims []Victim
+	// RetryAt is when the first Holder that the policies allow has run for its minimum runtime, if the request has to wait for that. Otherwise it is
+	// zero.
+	RetryAt time.Time
 }
 
 // An Outcome is how a search ended.

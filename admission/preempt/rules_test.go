@@ -1,7 +1,9 @@
 package preempt_test
 
 import (
+	"strconv"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -210,6 +212,69 @@ func TestLevels(t *testing.T) {
 			if got := said(w.finder.Find(w.ask(0, "p", 5, 10, amount))); got != want {
 				t.Errorf("for %d: %s, want %s", amount, got, want)
 			}
+		}
+	}
+}
+
+// TestMinimumRuntime: b has borrowed from a with x, which started at 100; y of a started at 150. Each runs for 60 s before it may be preempted, unless a
+// request only takes the quota of its own ClusterQueue back, and has waited for 60 s.
+func TestMinimumRuntime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		priority         int64
+		amount           quota.Amount
+		queued, now      int
+		want, wantsRetry string
+	}{
+		"too early":                {0, 2, 110, 159, "the preemption policy allows no victim that holds the missing quota", "160"},
+		"has run long enough":      {0, 2, 110, 160, "x InCohortReclamation", ""},
+		"has waited long enough":   {0, 2, 90, 150, "x InCohortReclamation", ""},
+		"has not waited for that":  {0, 2, 91, 150, "the preemption policy allows no victim that holds the missing quota", "151"},
+		"own queue, too early":     {5, 6, 0, 209, "does not fit even if all allowed victims are preempted", "210"},
+		"own queue, has waited":    {5, 3, 0, 209, "x InCohortReclamation", ""},
+		"own queue, and the other": {5, 8, 0, 210, "x InCohortReclamation, y InClusterQueue", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := flat(nil, 8, 0)
+			w.queues[0].Preemption = withinAndReturn
+			x, y := w.admit(w.ask(1, "x", 9, 0, 5)), w.admit(w.ask(0, "y", 1, 0, 3))
+			x.Started, y.Started = at(100), at(150)
+			for _, q := range w.queues {
+				q.MinimumRuntime = time.Minute
+			}
+			r := w.ask(0, "p", tc.priority, tc.queued, tc.amount)
+			r.Now = at(tc.now)
+			got := w.finder.Find(r)
+			retry := ""
+			if !got.RetryAt.IsZero() {
+				retry = strconv.FormatInt(got.RetryAt.Unix(), 10)
+			}
+			if said(got) != tc.want || retry != tc.wantsRetry {
+				t.Errorf("%s, retry at %q, want %s, retry at %q", said(got), retry, tc.want, tc.wantsRetry)
+			}
+		})
+	}
+}
+
+// TestLeastWork: of equal priority, the victim is the one that loses the fewest seconds of an accelerator, unless the order of Kueue is asked for.
+func TestLeastWork(t *testing.T) {
+	for leastWork, want := range map[bool]string{true: "small InClusterQueue", false: "saved InClusterQueue"} {
+		w := flat(nil, 12)
+		w.queues[0].Preemption = withinAndReturn
+		w.finder.LeastWork = leastWork
+		for _, h := range []struct {
+			uid   types.UID
+			parts []preempt.Work
+		}{
+			{"small", []preempt.Work{{Accelerators: 1, Since: at(0)}}},
+			{"large", []preempt.Work{{Accelerators: 2, Since: at(0), SavedAt: at(101)}}},
+			{"saved", []preempt.Work{{Accelerators: 1, Since: at(0), SavedAt: at(90)}, {Accelerators: 2, Since: at(0), SavedAt: at(50)}}},
+		} {
+			w.admit(w.ask(0, h.uid, 1, 0, 4)).Work = h.parts
+		}
+		r := w.ask(0, "p", 5, 0, 4)
+		r.Now = at(100)
+		if got := said(w.finder.Find(r)); got != want {
+			t.Errorf("least work %t: %s, want %s", leastWork, got, want)
 		}
 	}
 }

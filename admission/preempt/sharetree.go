@@ -173,7 +173,7 @@ func (c *shareNode) Precedes(other *shareNode) bool {
 	case other.isOwn:
 		return true
 	}
-	return c.head().compare(other.head()) < 0
+	return c.head().compareNow(other.head()) < 0
 }
 
 // Place is for package ranking.

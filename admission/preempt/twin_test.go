@@ -165,18 +165,42 @@ func (w *twin) candidates() []candidate {
 				uses := slices.ContainsFunc(w.short, func(id quota.ID) bool { return h.Usage.Of(id) > 0 })
 				newer := policy == kueue.PreemptionPolicyLowerOrNewerEqualPriority && h.Priority == w.r.Priority && h.Queued.After(w.r.Queued)
 				lower := policy != "" && policy != kueue.PreemptionPolicyNever && h.Priority < w.r.Priority
-				if c.Holder = h; uses && !h.IsEvicting() && (lower || newer || policy == kueue.PreemptionPolicyAny) {
+				if c.Holder = h; uses && !h.IsEvicting() && (lower || newer || policy == kueue.PreemptionPolicyAny) && w.hasRunLongEnough(h) {
 					all = append(all, c)
 				}
 			}
 		}
-		slices.SortFunc(all, candidate.compare)
+		slices.SortFunc(all, w.compare)
 		return all
 	})
 }
 
-func (c candidate) compare(o candidate) int {
-	return cmp.Or(cmp.Compare(c.rank, o.rank), cmp.Compare(c.Priority, o.Priority), o.Reserved.Compare(c.Reserved), cmp.Compare(c.UID, o.UID))
+// hasRunLongEnough: for the minimum runtime of its ClusterQueue, or the request has waited as long for its own quota.
+func (w *twin) hasRunLongEnough(h *preempt.Holder) bool {
+	least := h.Queue().MinimumRuntime
+	if h.Started.IsZero() || least == 0 || w.r.Now.Sub(h.Started) >= least {
+		return true
+	}
+	return h.Queue() != w.r.Queue && w.hasRoom(w.r.Queue.Node(), w.r.Usage) && w.r.Now.Sub(w.r.Queued) >= least
+}
+
+func (w *twin) compare(c, o candidate) int {
+	return cmp.Or(cmp.Compare(c.rank, o.rank), cmp.Compare(c.Priority, o.Priority), cmp.Compare(w.lost(c.Holder), w.lost(o.Holder)),
+		o.Reserved.Compare(c.Reserved), cmp.Compare(c.UID, o.UID))
+}
+
+// lost is the accelerator-time since the last times from which a Holder can go on.
+func (w *twin) lost(h *preempt.Holder) (sum float64) {
+	for _, work := range h.Work {
+		worked := w.r.Now.Sub(work.Since)
+		if unsaved := w.r.Now.Sub(work.SavedAt); unsaved >= 0 {
+			worked = min(worked, unsaved)
+		}
+		if w.finder.LeastWork {
+			sum += float64(work.Accelerators) * worked.Seconds()
+		}
+	}
+	return sum
 }
 
 func (w *twin) fits(without []taken, mustNotBorrow bool) bool {
@@ -421,7 +445,7 @@ func (w *twin) highest(left map[*preempt.Queue][]candidate) *preempt.Queue {
 			default:
 				x, y := left[qa][0], left[qb][0]
 				x.rank, y.rank = 0, 0
-				return x.compare(y)
+				return w.compare(x, y)
 			}
 		})
 	}

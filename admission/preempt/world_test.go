@@ -74,6 +74,30 @@ func (w *world) admit(r preempt.Request) *preempt.Holder {
 	return h
 }
 
+// age gives ClusterQueues minimum runtimes, and Holders the times since when they run and since when work would be lost.
+func (w *world) age(t *rapid.T) {
+	if rapid.Bool().Draw(t, "no minimum runtimes") {
+		return
+	}
+	w.finder.LeastWork = rapid.Bool().Draw(t, "least work")
+	for _, q := range w.queues {
+		q.MinimumRuntime = time.Duration(rapid.SampledFrom([]int{0, 10, 5, 1, 996, 1100}).Draw(t, "minimum runtime")) * time.Second
+		for _, h := range w.held[q] {
+			if rapid.IntRange(0, 3).Draw(t, "has started") > 0 {
+				h.Started = h.Reserved
+			}
+			for range rapid.IntRange(0, 2).Draw(t, "parts") {
+				ago := func(least int, label string) time.Time {
+					return w.now.Add(-time.Duration(rapid.IntRange(least, 20).Draw(t, label)) * time.Second)
+				}
+				h.Work = append(h.Work, preempt.Work{
+					Accelerators: quota.Amount(rapid.IntRange(0, 3).Draw(t, "accelerators")), Since: ago(0, "since"), SavedAt: ago(-3, "saved"),
+				})
+			}
+		}
+	}
+}
+
 // draw returns a world with Cohorts in one tree, one level or more.
 func draw(t *rapid.T, strategies []preempt.Strategy) *world {
 	w := newWorld(strategies...)
@@ -140,7 +164,7 @@ func (w *world) request(t *rapid.T, most quota.Amount) preempt.Request {
 	w.uids++
 	return preempt.Request{
 		Queue: rapid.SampledFrom(w.queues).Draw(t, "queue"), UID: types.UID(fmt.Sprintf("%03d", w.uids*367%1000)),
-		Priority: int64(rapid.IntRange(0, 3).Draw(t, "priority")), Queued: at(rapid.IntRange(0, 5).Draw(t, "queued")), Usage: u,
+		Priority: int64(rapid.IntRange(0, 3).Draw(t, "priority")), Queued: at(rapid.IntRange(0, 5).Draw(t, "queued")), Usage: u, Now: w.now,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/checkpoint"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -114,6 +115,7 @@ func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
 		UID:            js.UID,
 		Submitted:      js.CreationTimestamp.Time,
 		StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
+		CheckpointedAt: checkpoint.Of(js.Annotations),
 		Plan:           plan,
 	}
 }

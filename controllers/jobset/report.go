@@ -116,6 +116,9 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapsh
 			events.PriorityKept(w.PriorityKept).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
+	if w.Remark != "" {
+		events.Misconfigured(w.Remark).Emit(r.config.Recorder, s.JobSet)
+	}
 	for _, complaint := range w.Complaints {
 		if s.Refusal != "" {
 			events.Misconfigured(complaint).Emit(r.config.Recorder, s.JobSet)

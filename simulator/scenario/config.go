@@ -63,6 +63,8 @@ func settings(c *Config) []Option {
 		{Key: "devices", set: into(&c.Devices, deviceMapping)},
 		{Key: "fair-sharing", set: into(&c.FairSharing, truth)},
 		{Key: "keep-place-after-eviction", set: into(&c.KeepPlaceAfterEviction, truth)},
+		{Key: "preemption.least-work", set: into(&c.LeastWork, truth)},
+		{Key: "preemption.minimum-runtime", set: into(&c.MinimumRuntime, duration)},
 		{Key: "preemption-strategies", set: into(&c.PreemptionStrategies, list(anyText[preempt.Strategy]))},
 		{Key: "stage-admission", set: into(&c.StageAdmission, anyText)},
 		{Key: "wait-for-pods-ready.block-admission", set: intoPointer(&pods.BlockAdmission, truth)},

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -156,6 +157,9 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 		}),
 		{"costart", "TIME|Never", "How long co-start reserves quota, as annotation tranche.dev/co-start-reserve-for; `Never` disables co-start.", then(span, func(v string) {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.CoStartAnnotation, v)
+		})},
+		{"minimum-runtime", "TIME", "How long a stage runs here before it may be preempted, as annotation tranche.dev/minimum-runtime.", then(duration, func(d time.Duration) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.MinimumRuntimeAnnotation, d.String())
 		})},
 		stopPolicy(&spec.StopPolicy),
 		{

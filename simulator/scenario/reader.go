@@ -244,6 +244,8 @@ func acts(action Action) readTarget {
 			return nil, fmt.Errorf("is only a quota Workload: write %s %s/%s for the pods of the stage", action, target.Name, target.Part)
 		case !s.IsJobSet && !s.IsQueued && (action == Suspend || action == Resume):
 			return nil, errors.New("is for JobSets and Jobs: write stages instead of pods, or add kind=Job")
+		case !s.IsJobSet && action == Checkpoint:
+			return nil, errors.New("is for JobSets: write stages instead of pods")
 		}
 		return Act{action, target}, nil
 	}

@@ -137,13 +137,14 @@ type Action string
 
 // The actions.
 const (
-	Ready   Action = "ready"
-	Finish  Action = "finish"
-	Fail    Action = "fail"
-	Evict   Action = "evict"
-	Delete  Action = "delete"
-	Suspend Action = "suspend"
-	Resume  Action = "resume"
+	Ready      Action = "ready"
+	Finish     Action = "finish"
+	Fail       Action = "fail"
+	Evict      Action = "evict"
+	Delete     Action = "delete"
+	Suspend    Action = "suspend"
+	Resume     Action = "resume"
+	Checkpoint Action = "checkpoint"
 )
 
 // A Kind is the kind of an object in a scenario.

@@ -82,6 +82,7 @@ func jobVerbs() []Verb {
 		{Delete, "deletes the job."},
 		{Suspend, "sets spec.suspend of the JobSet to true."},
 		{Resume, "sets spec.suspend of the JobSet to false, so that it queues again."},
+		{Checkpoint, "saves the work of the JobSet: its annotation tranche.dev/checkpointed-at gets the current time."},
 	} {
 		usage := string(a.action) + " NAME"
 		if a.action.takesPart() {
@@ -145,7 +146,9 @@ func runVerbs() []Verb {
 }
 
 // takesPart reports whether an action can be applied to a part of a job.
-func (a Action) takesPart() bool { return !slices.Contains([]Action{Delete, Suspend, Resume}, a) }
+func (a Action) takesPart() bool {
+	return !slices.Contains([]Action{Delete, Suspend, Resume, Checkpoint}, a)
+}
 
 // workloadOptions are those of a set line.
 func workloadOptions(o *kueue.Workload) []Option {

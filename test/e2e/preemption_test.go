@@ -12,16 +12,21 @@ import (
 )
 
 var _ = Describe("A more important JobSet", func() {
-	It("preempts a JobSet with two running stages as a whole, which resumes after its last finished stage", func(ctx SpecContext) {
+	It("preempts a JobSet with two running stages as a whole after their minimum runtime, and it resumes after its last finished stage", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`))
+		patch := client.RawPatch(types.MergePatchType, []byte(
+			`{"metadata":{"annotations":{"tranche.dev/minimum-runtime":"1h"}},"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`))
 		Expect(env.Admin.Patch(ctx, queue, patch)).To(Succeed())
 		submit(ctx, t.deepSpeed("victim"))
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 
 		t.createUrgent(ctx, "20")
+		t.expectSays(ctx, "urgent", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "run for their minimum runtime first, the next until")
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+		shorter := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tranche.dev/minimum-runtime":"1s"}}}`))
+		Expect(env.Admin.Patch(ctx, queue, shorter)).To(Succeed())
 		t.expectStages(ctx, "urgent", "urgent=ready")
 		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=waiting", "trainer-node=closed")
 		for _, stage := range []string{"launcher", "trainer-node"} {

@@ -171,6 +171,29 @@ var _ = Describe("The guards of created objects", func() {
 		Entry("never", apis.Never, allowed, SpecTimeout(patience)),
 	)
 
+	It("refuse a minimum runtime that has no meaning", func(ctx SpecContext) {
+		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "guards-", Annotations: map[string]string{apis.MinimumRuntimeAnnotation: apis.Never, apis.CoStartAnnotation: apis.Never},
+		}}
+		expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll),
+			`metadata.annotations: tranche.dev/minimum-runtime must be a duration from 0s to 8760h, such as 90s or 1h30m, not "Never"`)
+		queue.Annotations[apis.MinimumRuntimeAnnotation] = "30m"
+		Expect(env.adminClient.Create(ctx, queue, client.DryRunAll)).To(Succeed())
+	}, SpecTimeout(patience))
+
+	DescribeTable("let users write when the work of a JobSet was saved", func(ctx SpecContext, value, answer string) {
+		js := newQueued(namespace, "guarded", "a")
+		js.Annotations = map[string]string{apis.CheckpointedAtAnnotation: value}
+		expectAnswer(tenant.Create(ctx, js, client.DryRunAll), answer)
+	},
+		Entry("a time", "2026-01-02T15:04:05Z", allowed, SpecTimeout(patience)),
+		Entry("a time elsewhere", "2026-01-02T15:04:05.25+05:30", allowed, SpecTimeout(patience)),
+		Entry("a day", "2026-01-02", `must be a time as in RFC 3339, such as 2026-01-02T15:04:05Z, not "2026-01-02"`, SpecTimeout(patience)),
+		Entry("nothing", "", "must be a time as in RFC 3339", SpecTimeout(patience)),
+		Entry("a leap day in another year", "2026-02-29T15:04:05Z", "type conversion error", SpecTimeout(patience)),
+		Entry("a day that does not exist", "2026-02-31T15:04:05Z", "must be a time as in RFC 3339", SpecTimeout(patience)),
+	)
+
 	It("refuse a duration for ClusterQueues on other objects", func(ctx SpecContext) {
 		meta := metav1.ObjectMeta{GenerateName: "guards-", Namespace: namespace, Annotations: map[string]string{apis.CoStartAnnotation: "5m"}}
 		localQueue := &kueue.LocalQueue{ObjectMeta: meta, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"}}

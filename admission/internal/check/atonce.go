@@ -155,6 +155,7 @@ func (ck *Checker) preemptsFor(l *Candidate, need quota.Usage) bool {
 	request := ck.request(l, need)
 	request.Peaks = func() []quota.Usage { return ck.peaksWith(l, l.Usage) }
 	result := ck.m.Finder.Find(request)
+	l.retryAt(result.RetryAt)
 	switch {
 	case result.Outcome == preempt.EvictionsPending:
 		l.Victims, l.awaits = nil, true

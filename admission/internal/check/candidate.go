@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -56,6 +57,8 @@ type Candidate struct {
 	awaitsQuota bool
 	// searched is the last search for victims.
 	searched *search
+	// RetryAt is when the next stage that it may preempt has run for its minimum runtime. It is zero if there is none.
+	RetryAt time.Time
 
 	// Effect is what a refusal means, and Waits are the changes that make another check worthwhile.
 	Effect Effect

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -50,6 +51,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		*l = *again
 		return nil
 	}
+	l.retryAt(again.RetryAt)
 	return refusal
 }
 
@@ -58,6 +60,9 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 	for _, rule := range rules() {
 		if refusal := rule(ck, l); refusal != nil {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
+			if !l.RetryAt.IsZero() {
+				refusal.Message += "; stages that it may preempt run for their minimum runtime first, the next until " + l.RetryAt.UTC().Format(time.RFC3339)
+			}
 			return refusal
 		}
 	}

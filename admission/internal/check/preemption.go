@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -49,8 +50,16 @@ func (ck *Checker) preemptionOracle(l *Candidate) func(quota.ID, quota.Amount) f
 func (ck *Checker) find(l *Candidate, usage quota.Usage) preempt.Result {
 	if l.searched == nil || !l.searched.usage.Equal(usage) {
 		l.searched = &search{usage, ck.m.Finder.Find(ck.request(l, usage))}
+		l.retryAt(l.searched.result.RetryAt)
 	}
 	return l.searched.result
+}
+
+// retryAt notes when other stages may be preempted that have not run for their minimum runtime, if they are among the first.
+func (l *Candidate) retryAt(at time.Time) {
+	if !at.IsZero() && (l.RetryAt.IsZero() || at.Before(l.RetryAt)) {
+		l.RetryAt = at
+	}
 }
 
 // whyNothingIsReclaimed returns the reason for a stage whose JobSet may hold more at once than could be reclaimed, or nothing.
@@ -69,7 +78,7 @@ type search struct {
 
 func (ck *Checker) request(l *Candidate, usage quota.Usage) preempt.Request {
 	p := l.Stage.Element.Position
-	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID}
+	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID, Now: ck.m.Now}
 	if l.Queue.Holders.Level != nil {
 		r.Precedes = func(h *preempt.Holder) bool { return ck.m.UsagePrecedes(l.Stage.LocalQueue, h) }
 	}

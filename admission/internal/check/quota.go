@@ -81,7 +81,7 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal
 	}
-	if whyNobody != "" {
+	if whyNobody != "" && l.RetryAt.IsZero() {
 		message += "; preemption: " + whyNobody
 	}
 	return &decision.Refusal{Check: QuotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}

@@ -50,6 +50,9 @@ func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}
+	if !l.RetryAt.IsZero() {
+		cy.m.WakeAt(l.Queue, l.RetryAt)
+	}
 	var toTell []*model.Stage
 	l.Queue.PendingQueue.Announce(l.Stage.Element, refusal.News())
 	switch l.Effect {

@@ -9,6 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
+	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -63,6 +64,8 @@ type ClusterQueue struct {
 	AdvanceReserved quota.Sum
 	// PeakReservers are the JobSets with a peak reservation here.
 	PeakReservers map[*JobSet]struct{}
+	// Timer is set while a stage waits for others to run for their minimum runtime.
+	Timer *timer.Timer[timed]
 }
 
 // A PendingQueue is the queue of the pending stages of a ClusterQueue.

@@ -38,7 +38,7 @@ func (m *Model) RenewEvictionUnits(s *Stage) {
 func (m *Model) renew(t *evictionUnit, uid types.UID, stages []*Stage, j *JobSet) {
 	q, before, wasEvicting := t.Queue, t.Holder, t.isEvicting()
 	wasInTurn := q != nil && q.Holders.IsInTurn()
-	t.renew(uid, stages, j)
+	t.renew(m, uid, stages, j)
 	if wasInTurn {
 		m.Schedule.endFairTurn(q)
 	}
@@ -67,7 +67,7 @@ func (t *evictionUnit) isOf(s *Stage) bool {
 		return h == nil && !s.Entry.IsCharged()
 	}
 	isSame := t.Queue == s.Entry.ClusterQueue && h.IsExempt == s.IsAdopted && h.Priority == int64(s.Priority) && h.Usage.Equal(s.Entry.Usage) &&
-		h.Queued.Equal(s.Created) && h.Reserved.Equal(s.ReservedAt)
+		h.Queued.Equal(s.Created) && h.Reserved.Equal(s.ReservedAt) && h.Started.Equal(s.startedAt())
 	if isSame && s.IsLeaving() {
 		if !h.IsEvicting() {
 			h.IsTakenFairly = s.IsTakenFairly
@@ -85,7 +85,7 @@ func (m *Model) RenewEvictionUnitsOf(j *JobSet) {
 }
 
 // renew derives the unit from the stages that hold quota. j is their JobSet, or nil.
-func (t *evictionUnit) renew(uid types.UID, stages []*Stage, j *JobSet) {
+func (t *evictionUnit) renew(m *Model, uid types.UID, stages []*Stage, j *JobSet) {
 	stages = slices.DeleteFunc(stages, func(s *Stage) bool { return !s.Entry.IsCharged() })
 	var now evictionUnit
 	if len(stages) > 0 {
@@ -93,6 +93,9 @@ func (t *evictionUnit) renew(uid types.UID, stages []*Stage, j *JobSet) {
 		// A victim also releases its peak reservation.
 		now.Holder.Usage = plus(now.Holder.Usage, j.PeakReservedIn(now.Queue))
 		now.Holder.Continues = j.hasFinishedStage()
+		if m.Config.LeastWork {
+			now.Holder.Work = m.workOf(stages, j)
+		}
 	}
 	if t.says(&now) {
 		return
@@ -121,9 +124,39 @@ func newEvictionUnit(uid types.UID, stages []*Stage) evictionUnit {
 		h.IsTakenFairly = h.IsTakenFairly || s.IsTakenFairly
 		h.IsExempt = h.IsExempt || s.IsAdopted
 		h.Queued, h.Reserved = earlier(h.Queued, s.Created), earlier(h.Reserved, s.ReservedAt)
+		if at := s.startedAt(); !s.IsGrowth && at.After(h.Started) { // otherwise a JobSet that grows again and again is never preempted
+			h.Started = at
+		}
 	}
 	t.Holder = h
 	return t
+}
+
+// startedAt returns when the pods of a stage were allowed to start, or zero if they are not yet. It is derived from the condition Admitted.
+func (s *Stage) startedAt() time.Time {
+	switch {
+	case s.IsAdmitted:
+		return s.AdmittedAt
+	case s.Assumed != nil && s.Assumed.IsAdmitted:
+		return s.ReservedAt
+	}
+	return time.Time{}
+}
+
+// workOf returns what is lost if the stages are evicted. j is their JobSet, or nil.
+func (m *Model) workOf(stages []*Stage, j *JobSet) (work []preempt.Work) {
+	for _, s := range stages {
+		accelerators, started := m.Config.AcceleratorsIn(m.Tree.Index, s.Entry.Usage), s.startedAt()
+		if accelerators == 0 || started.IsZero() {
+			continue
+		}
+		w := preempt.Work{Accelerators: accelerators, Since: started}
+		if j != nil {
+			w.SavedAt = j.CheckpointedAt
+		}
+		work = append(work, w)
+	}
+	return work
 }
 
 func plus(a, b quota.Usage) quota.Usage {
@@ -149,6 +182,7 @@ func (t *evictionUnit) says(o *evictionUnit) bool {
 	}
 	return t.Queue == o.Queue && t.Holder.Usage.Equal(o.Holder.Usage) && t.Holder.Priority == o.Holder.Priority &&
 		t.Holder.Continues == o.Holder.Continues && t.Holder.IsExempt == o.Holder.IsExempt && t.Holder.Queued.Equal(o.Holder.Queued) && t.Holder.Reserved.Equal(o.Holder.Reserved) &&
+		t.Holder.Started.Equal(o.Holder.Started) && slices.EqualFunc(t.Holder.Work, o.Holder.Work, preempt.Work.Equal) &&
 		t.Holder.IsEvicting() == slices.ContainsFunc(o.Stages, (*Stage).takesAlong) && slices.Equal(t.Stages, o.Stages)
 }
 

@@ -28,6 +28,8 @@ type JobSet struct {
 	Owner     decision.Owner
 	Submitted time.Time
 	Policy    string
+	// CheckpointedAt is when its work was last saved, or zero.
+	CheckpointedAt time.Time
 	// Plan is nil until it is known.
 	Plan      *stageplan.Plan
 	PlanGraph *safety.PlanGraph

@@ -77,6 +77,8 @@ func New(config settings.Config) (*Model, error) {
 	if config.AdmissionFairSharing != nil {
 		decay = fairshare.NewDecay(tree.Index, *config.AdmissionFairSharing)
 	}
+	finder := preempt.NewFinder(tree, config.Strategies()...)
+	finder.LeastWork = config.LeastWork
 	return &Model{
 		Config:            config,
 		Tree:              tree,
@@ -87,7 +89,7 @@ func New(config settings.Config) (*Model, error) {
 		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
 		lastTopic:         OthersBorrow,
 		Meter:             fairshare.NewMeter(tree),
-		Finder:            preempt.NewFinder(tree, config.Strategies()...),
+		Finder:            finder,
 		Decay:             decay,
 		Unopened:          map[*LocalQueue]struct{}{},
 		Checks:            map[string]*version.Observed[queuespec.AdmissionCheck]{},

@@ -72,7 +72,7 @@ func (o *Observer) renewClusterQueue(q *model.ClusterQueue) {
 		q.PendingQueue.SetLead(nil)
 		q.Holders.Level = nil
 	}
-	q.Holders.Preemption = q.Preemption
+	q.Holders.Preemption, q.Holders.MinimumRuntime = q.Preemption, o.m.Config.MinimumRuntimeOf(&q.Spec)
 	if q.Cohort != "" {
 		o.m.Cohort(q.Cohort)
 	}

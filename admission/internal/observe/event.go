@@ -110,6 +110,8 @@ type PlanObserved struct {
 	Submitted time.Time
 	// StageAdmission is the policy that the owner asks for, or empty.
 	StageAdmission string
+	// CheckpointedAt is when the work of the JobSet was last saved: package checkpoint.
+	CheckpointedAt time.Time
 	Plan           *stageplan.Plan
 }
 

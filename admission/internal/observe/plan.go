@@ -31,6 +31,10 @@ func (ev PlanGone) apply(o *Observer) {
 
 // adoptPlan recomputes all that depends on the plan, and on what the API server adds to the pods of the namespace.
 func (o *Observer) adoptPlan(j *model.JobSet, ev PlanObserved) {
+	if !j.CheckpointedAt.Equal(ev.CheckpointedAt) {
+		j.CheckpointedAt = ev.CheckpointedAt
+		o.m.RenewEvictionUnitsOf(j)
+	}
 	stages, whole := o.m.Demand.DemandsOf(ev.Owner.Key.Namespace, ev.Plan)
 	if j.IsKnown() && j.Demand.Key == whole.Key && j.Policy == ev.StageAdmission && j.Submitted.Equal(ev.Submitted) {
 		return

@@ -3,6 +3,7 @@ package queuespec
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,11 +25,13 @@ type Spec struct {
 	Checks   []kueue.AdmissionCheckStrategyRule
 	Policy   string
 	// CoStart is nil if the ClusterQueue does not override the configuration.
-	CoStart     *CoStart
-	Cohort      string
-	Weight      float64
-	Groups      []kueue.ResourceGroup
-	Fungibility flavor.Fungibility
+	CoStart *CoStart
+	// MinimumRuntime is nil if the ClusterQueue does not override the configuration.
+	MinimumRuntime *time.Duration
+	Cohort         string
+	Weight         float64
+	Groups         []kueue.ResourceGroup
+	Fungibility    flavor.Fungibility
 	// IsUsageBased is true if the order of its LocalQueues depends on their past usage.
 	IsUsageBased bool
 	Preemption   kueue.ClusterQueuePreemption
@@ -36,9 +39,9 @@ type Spec struct {
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
 
-	// Remarks are about quotas of the spec that are not used as they are written. annotationRemark is about an annotation that has no effect.
-	Remarks          []string
-	annotationRemark string
+	// Remarks are about quotas of the spec that are not used as they are written. annotationRemarks are about annotations that have no effect.
+	Remarks           []string
+	annotationRemarks []string
 	// FlavorGroups are the groups with the flavors that exist; Missing names those that do not.
 	FlavorGroups []flavor.Group
 	Missing      []string
@@ -121,7 +124,10 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	}
 	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
-	q.CoStart, q.annotationRemark = coStartOf(object)
+	var remarks [2]string
+	q.CoStart, remarks[0] = coStartOf(object)
+	q.MinimumRuntime, remarks[1] = spanOf(object, apis.MinimumRuntimeAnnotation, "")
+	q.annotationRemarks = slices.DeleteFunc(remarks[:], func(remark string) bool { return remark == "" })
 	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
 	q.Groups = spec.ResourceGroups
 	q.Fungibility = flavor.NewFungibility(spec.FlavorFungibility)
@@ -143,7 +149,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, q.annotationRemark, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.MinimumRuntime, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

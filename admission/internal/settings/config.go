@@ -34,6 +34,10 @@ type Config struct {
 	CoStart queuespec.CoStart
 	// Accelerators are the resources that count as accelerators. None means all that not every node has (charge.IsAccelerator).
 	Accelerators []corev1.ResourceName
+	// MinimumRuntime is how long a stage runs before it may be preempted, unless its ClusterQueue overrides it.
+	MinimumRuntime time.Duration
+	// LeastWork is true if, at equal priority, stages are preempted first that lose the least time of accelerators.
+	LeastWork bool
 	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
 	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
@@ -61,13 +65,35 @@ func (c *Config) CoStartOf(q *queuespec.Spec) queuespec.CoStart {
 	return c.CoStart
 }
 
+// MinimumRuntimeOf returns the setting of a ClusterQueue.
+func (c *Config) MinimumRuntimeOf(q *queuespec.Spec) time.Duration {
+	if q.MinimumRuntime != nil {
+		return *q.MinimumRuntime
+	}
+	return c.MinimumRuntime
+}
+
 // HasAccelerators reports whether a usage has accelerators.
 func (c *Config) HasAccelerators(index *quota.Index, usage quota.Usage) bool {
-	isAccelerator := charge.IsAccelerator
-	if len(c.Accelerators) > 0 {
-		isAccelerator = func(name corev1.ResourceName) bool { return slices.Contains(c.Accelerators, name) }
+	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && c.isAccelerator(index.Name(u.ID).Resource) })
+}
+
+// AcceleratorsIn returns how many accelerators a usage has, of all kinds together.
+func (c *Config) AcceleratorsIn(index *quota.Index, usage quota.Usage) quota.Amount {
+	var sum quota.Amount
+	for _, u := range usage {
+		if c.isAccelerator(index.Name(u.ID).Resource) {
+			sum = sum.Plus(u.Amount)
+		}
 	}
-	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && isAccelerator(index.Name(u.ID).Resource) })
+	return sum
+}
+
+func (c *Config) isAccelerator(name corev1.ResourceName) bool {
+	if len(c.Accelerators) > 0 {
+		return slices.Contains(c.Accelerators, name)
+	}
+	return charge.IsAccelerator(name)
 }
 
 // Strategies returns the strategies of the Finder: none means preemption without regard to shares.
@@ -94,6 +120,9 @@ func (c *Config) Complete() error {
 	}
 	if c.CoStart.ReserveFor < 0 {
 		return fmt.Errorf("admission.Config: CoStart.ReserveFor is %v, must not be negative", c.CoStart.ReserveFor)
+	}
+	if c.MinimumRuntime < 0 {
+		return fmt.Errorf("admission.Config: MinimumRuntime is %v, must not be negative", c.MinimumRuntime)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

@@ -14,6 +14,9 @@ type Timer[O any] struct {
 	index int
 }
 
+// At returns the time.
+func (t *Timer[O]) At() time.Time { return t.at }
+
 // Precedes compares the times.
 func (t *Timer[O]) Precedes(other *Timer[O]) bool { return t.at.Before(other.at) }
 

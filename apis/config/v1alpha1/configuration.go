@@ -57,6 +57,9 @@ type Configuration struct {
 	// CoStart configures when a stage is admitted that holds accelerators and starts other stages as soon as it is ready.
 	CoStart CoStart `json:"coStart,omitzero"`
 
+	// Preemption configures which stages are preempted.
+	Preemption Preemption `json:"preemption,omitzero"`
+
 	// Gang configures the gangs of JobSets.
 	Gang Gang `json:"gang,omitempty"`
 

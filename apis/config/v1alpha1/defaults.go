@@ -32,6 +32,8 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.StageAdmission, StageAdmissionSafe)
 	set(&c.CoStart.Enable, true)
 	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
+	set(&c.Preemption.MinimumRuntime, metav1.Duration{})
+	set(&c.Preemption.LeastWork, false)
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)
 	setString(&c.PodGroups.AfterTimeout, PodGroupRequeue)

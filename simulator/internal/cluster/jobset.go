@@ -5,21 +5,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/checkpoint"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 // PutPlan makes the engine observe the plan of a JobSet.
 func (cl *Cluster) PutPlan(j *UserJob) {
 	js := cl.JobSets[j.Key()]
-	plan := j.PlanObserved(js.UID)
+	plan := j.PlanObserved(js)
 	cl.Plans[js.UID] = plan
 	cl.Observe(plan)
 }
 
-// PlanObserved returns the observation of the plan of a JobSet with this UID.
-func (j *UserJob) PlanObserved(jobSet types.UID) admission.PlanObserved {
+// PlanObserved returns the observation of the plan of a JobSet.
+func (j *UserJob) PlanObserved(js *jobsetapi.JobSet) admission.PlanObserved {
 	return admission.PlanObserved{
-		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: j.Key()}, UID: jobSet, Submitted: j.Created, StageAdmission: j.StageAdmission, Plan: j.Plan,
+		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: j.Key()}, UID: js.UID, Submitted: j.Created, StageAdmission: j.StageAdmission,
+		CheckpointedAt: checkpoint.Of(js.Annotations), Plan: j.Plan,
 	}
 }
 

@@ -42,7 +42,7 @@ func (l *loader) addJobSet(js *jobsetapi.JobSet) {
 	}
 	l.UserJobs[key] = j
 	l.JobSets[key] = js
-	l.Plans[js.UID] = j.PlanObserved(js.UID)
+	l.Plans[js.UID] = j.PlanObserved(js)
 	l.JobSetQueue.Add(key)
 }
 

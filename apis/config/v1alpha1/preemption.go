@@ -1,0 +1,24 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// A Preemption configures which stages are preempted, beyond the preemption policies of their ClusterQueues. Evictions for other reasons do not
+// depend on it.
+type Preemption struct {
+	// MinimumRuntime is how long a stage runs, from its admission on, before it may be preempted, with the other stages of its JobSet that run. A
+	// stage that fits into the nominal quota of its own ClusterQueue which others have borrowed, and that has waited as long, may take it back at
+	// once. It is at most 8760h, and defaults to 0s. The annotation tranche.dev/minimum-runtime of the ClusterQueue of the stage that runs overrides it.
+	MinimumRuntime *metav1.Duration `json:"minimumRuntime,omitempty"`
+
+	// LeastWork is true if, among stages of equal priority, those are preempted first that lose the least time of accelerators: since their
+	// admission, or since the time in the annotation tranche.dev/checkpointed-at of their JobSet. It defaults to false: those are preempted first that
+	// were admitted last, as Kueue does.
+	LeastWork *bool `json:"leastWork,omitempty"`
+}
+
+func (p *Preemption) validate(path *field.Path) field.ErrorList {
+	return span(path.Child("minimumRuntime"), p.MinimumRuntime)
+}
