@@ -29,6 +29,7 @@ var layers = map[string][]string{
 	// quotaworkload holds the facts about a quota Workload that the engine and its lifecycle both read.
 	"admission/quotaworkload": {"apis", "admission/quota"},
 	"admission/charge":        {"apis"},
+	"admission/checkpoint":    {"apis"},
 	"admission/device":        {"apis"},
 	// podresources adds to a pod what the plan counts.
 	"admission/podresources":         {"apis", "admission/stageplan"},

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/admission/checkpoint"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/events"
@@ -116,8 +117,8 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapsh
 			events.PriorityKept(w.PriorityKept).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
-	if w.Remark != "" {
-		events.Misconfigured(w.Remark).Emit(r.config.Recorder, s.JobSet)
+	if remark := checkpoint.Remark(s.JobSet.Annotations, s.Now); remark != "" {
+		events.Misconfigured(remark).Emit(r.config.Recorder, s.JobSet)
 	}
 	for _, complaint := range w.Complaints {
 		if s.Refusal != "" {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/checkpoint"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -80,7 +79,6 @@ func (w *Step) decideQueued(s *jobsetstate.Snapshot) {
 		w.expire(s, stages)
 		return
 	}
-	w.Remark = checkpoint.Remark(s.JobSet.Annotations, s.Now)
 	w.expireDeactivated(s, stages)
 	w.DeleteGangs = append(w.DeleteGangs, s.Gangs.Stale()...)
 	w.skipSucceeded(s, stages)

@@ -106,8 +106,6 @@ type Step struct {
 	// GangBlocked says why a gang is not placed, and PriorityKept that the JobSet names a priority class which does not exist. Both are
 	// reported to the user of the JobSet once, and are empty otherwise.
 	GangBlocked, PriorityKept string
-	// Remark is reported to the user of the JobSet, too: about what has no effect.
-	Remark string
 	// Complaints are reported to the user of the JobSet.
 	Complaints []string
 }

@@ -51,7 +51,7 @@ func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
 		cy.m.CancelReservation(l.Stage)
 	}
 	if !l.RetryAt.IsZero() {
-		cy.m.WakeAt(l.Queue, l.RetryAt)
+		l.Queue.WakeAt(cy.m, l.RetryAt)
 	}
 	var toTell []*model.Stage
 	l.Queue.PendingQueue.Announce(l.Stage.Element, refusal.News())

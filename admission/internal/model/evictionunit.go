@@ -93,8 +93,12 @@ func (t *evictionUnit) renew(m *Model, uid types.UID, stages []*Stage, j *JobSet
 		// A victim also releases its peak reservation.
 		now.Holder.Usage = plus(now.Holder.Usage, j.PeakReservedIn(now.Queue))
 		now.Holder.Continues = j.hasFinishedStage()
-		if m.Config.LeastWork {
-			now.Holder.Work = m.workOf(stages, j)
+		var savedAt time.Time
+		if j != nil {
+			savedAt = j.CheckpointedAt
+		}
+		for _, s := range stages {
+			now.Holder.Work = append(now.Holder.Work, m.Config.WorkOn(m.Tree.Index, s.Entry.Usage, s.startedAt(), savedAt)...)
 		}
 	}
 	if t.says(&now) {
@@ -141,22 +145,6 @@ func (s *Stage) startedAt() time.Time {
 		return s.ReservedAt
 	}
 	return time.Time{}
-}
-
-// workOf returns what is lost if the stages are evicted. j is their JobSet, or nil.
-func (m *Model) workOf(stages []*Stage, j *JobSet) (work []preempt.Work) {
-	for _, s := range stages {
-		accelerators, started := m.Config.AcceleratorsIn(m.Tree.Index, s.Entry.Usage), s.startedAt()
-		if accelerators == 0 || started.IsZero() {
-			continue
-		}
-		w := preempt.Work{Accelerators: accelerators, Since: started}
-		if j != nil {
-			w.SavedAt = j.CheckpointedAt
-		}
-		work = append(work, w)
-	}
-	return work
 }
 
 func plus(a, b quota.Usage) quota.Usage {

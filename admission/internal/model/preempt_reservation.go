@@ -59,7 +59,7 @@ func (m *Model) ReleaseReservation(s *Stage) {
 	q, reserved := s.PreemptQueue, s.PreemptReserved
 	if top := m.unreserve(s); top != nil {
 		m.wakeForRelease(top, reserved, q)
-		m.endTurn(q)
+		m.Schedule.endTurn(q)
 	}
 }
 
@@ -74,17 +74,17 @@ func (m *Model) SpendReservation(s *Stage, usage quota.Usage) {
 	if rest := reserved.Without(usage); len(rest) > 0 {
 		m.wakeForRelease(top, rest, q)
 	}
-	m.endTurn(q)
+	m.Schedule.endTurn(q)
 }
 
 // endTurn wakes the stages of a queue that wait until the victims of a preemptor of the queue have left, if there are any.
-func (m *Model) endTurn(q *ClusterQueue) {
-	if q.CohortTree == nil || m.Schedule.IsStale {
+func (sc *Schedule) endTurn(q *ClusterQueue) {
+	if q.CohortTree == nil || sc.IsStale {
 		return
 	}
 	if _, awaits := q.CohortTree.AwaitsTurn[q]; awaits {
 		delete(q.CohortTree.AwaitsTurn, q)
-		m.Schedule.WakeQueue(q)
+		sc.WakeQueue(q)
 	}
 }
 
@@ -92,18 +92,18 @@ func (m *Model) endTurn(q *ClusterQueue) {
 // nominate again.
 func (m *Model) wakeForRelease(top *quota.Node, released quota.Usage, q *ClusterQueue) {
 	m.wake(top, released, q.CohortTree)
-	m.nominateAgain(top, q.CohortTree)
+	m.Schedule.nominateAgain(top, q.CohortTree)
 }
 
 // nominateAgain checks the nominees below a node again: what was their best choice, or fitted only after preemption, may not be any longer. So the
 // nominee of a queue does not depend on whether a stage of the queue was parked before.
-func (m *Model) nominateAgain(top *quota.Node, g *CohortTree) {
-	if m.Schedule.IsStale || g == nil {
+func (sc *Schedule) nominateAgain(top *quota.Node, g *CohortTree) {
+	if sc.IsStale || g == nil {
 		return
 	}
 	for q := range g.Nominated {
 		if top.IsAbove(q.Node) {
-			m.Schedule.ScheduleCycle(q)
+			sc.ScheduleCycle(q)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (g *CohortTree) Preemptors() []*Stage {
 
 // WakeSurplus wakes the stages that may use more of a flavor and resource below a node: a ClusterQueue, or a Cohort above it.
 func (m *Model) WakeSurplus(q *ClusterQueue, node *quota.Node, id quota.ID) {
-	m.nominateAgain(node, q.CohortTree)
+	m.Schedule.nominateAgain(node, q.CohortTree)
 	if node == q.Node {
 		m.wakeIn(q, id, m.yieldable(q.CohortTree, id))
 	} else {

@@ -40,7 +40,7 @@ func (m *Model) setTimer(s *Stage) {
 }
 
 // WakeAt wakes a ClusterQueue at some time, unless it is woken before.
-func (m *Model) WakeAt(q *ClusterQueue, at time.Time) {
+func (q *ClusterQueue) WakeAt(m *Model, at time.Time) {
 	if q.Timer == nil || at.Before(q.Timer.At()) {
 		m.Timers.Put(&q.Timer, at, timed{queue: q})
 	}

@@ -78,15 +78,19 @@ func (c *Config) HasAccelerators(index *quota.Index, usage quota.Usage) bool {
 	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && c.isAccelerator(index.Name(u.ID).Resource) })
 }
 
-// AcceleratorsIn returns how many accelerators a usage has, of all kinds together.
-func (c *Config) AcceleratorsIn(index *quota.Index, usage quota.Usage) quota.Amount {
-	var sum quota.Amount
+// WorkOn returns what is lost if a stage that has started is preempted, if that counts: the time of its accelerators, of all kinds together, since it
+// started, or since its work was saved.
+func (c *Config) WorkOn(index *quota.Index, usage quota.Usage, started, saved time.Time) []preempt.Work {
+	if !c.LeastWork || started.IsZero() {
+		return nil
+	}
+	w := preempt.Work{Since: started, SavedAt: saved}
 	for _, u := range usage {
 		if c.isAccelerator(index.Name(u.ID).Resource) {
-			sum = sum.Plus(u.Amount)
+			w.Accelerators = w.Accelerators.Plus(u.Amount)
 		}
 	}
-	return sum
+	return []preempt.Work{w}
 }
 
 func (c *Config) isAccelerator(name corev1.ResourceName) bool {
