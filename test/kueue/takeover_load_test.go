@@ -165,11 +165,15 @@ func endGroups(ctx context.Context, namespace string) {
 		if !ok || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		ended := pod.DeepCopy()
-		ended.Status.Phase = corev1.PodSucceeded
-		err := env.Admin.Status().Patch(ctx, ended, client.MergeFrom(pod))
-		Expect(client.IgnoreNotFound(err)).To(Or(Succeed(), MatchError(context.Canceled)))
+		Expect(client.IgnoreNotFound(succeed(ctx, pod))).To(Or(Succeed(), MatchError(context.Canceled)))
 	}
+}
+
+// succeed ends a pod.
+func succeed(ctx context.Context, pod *corev1.Pod) error {
+	ended := pod.DeepCopy()
+	ended.Status.Phase = corev1.PodSucceeded
+	return env.Admin.Status().Patch(ctx, ended, client.MergeFrom(pod))
 }
 
 // expectEnd waits until all has finished, and expects that each pod ran once.

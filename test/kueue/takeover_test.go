@@ -73,6 +73,9 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(read(ctx, waits)(NewGomega(Fail)).Status.Conditions).NotTo(ContainElement(HaveField("Type", apis.WaitingCondition)))
 		Expect(env.Admin.Delete(ctx, running, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 		Eventually(read(ctx, waits)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		for _, pod := range group {
+			Expect(succeed(ctx, read(ctx, pod)(NewGomega(Fail)))).To(Succeed())
+		}
 		removePods(ctx, "taken-a")
 	}, NodeTimeout(3*patience))
 
