@@ -2,6 +2,7 @@ package kueue_test
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -41,40 +42,49 @@ var _ = Describe("Deletions beside Kueue", Ordered, ContinueOnFailure, func() {
 	}, NodeTimeout(patience))
 
 	It("of a JobSet in each phase leave nothing behind, and release its quota", func(ctx SpecContext) {
-		const queue = "deleted-phases"
-		tenant(ctx, queue, 2)
+		const queue, gpus = "deleted-phases", 12
+		tenant(ctx, queue, gpus)
 		phases := map[string]func(*jobsetapi.JobSet){
-			"while its first stage waits": func(js *jobsetapi.JobSet) {
+			"first-waits": func(js *jobsetapi.JobSet) {
 				Eventually(func() *kueue.Workload { return stageOf(ctx, js, "first") }).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
 			},
-			"while its first stage runs": func(js *jobsetapi.JobSet) {
+			"first-runs": func(js *jobsetapi.JobSet) {
 				Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "first")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 			},
-			"while its second stage runs": func(js *jobsetapi.JobSet) {
+			"second-runs": func(js *jobsetapi.JobSet) {
 				Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "second")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 			},
-			"when it has completed": func(js *jobsetapi.JobSet) { awaitCompletion(ctx, js) },
+			"completed": func(js *jobsetapi.JobSet) { awaitCompletion(ctx, js) },
 		}
-		for phase, reach := range phases {
-			for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
-				By("deleting it " + phase + ": " + string(policy))
+		policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}
+		jobSets := map[string][]*jobsetapi.JobSet{} // in the order of the policies
+		for phase := range phases {
+			for _, policy := range policies {
 				js := stagedJobSet(queue, map[string]string{apis.QueueLabel: "queue"}, "1")
+				js.Name = phase + "-" + strings.ToLower(string(policy))
 				switch phase {
-				case "while its first stage waits":
-					js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism, js.Spec.ReplicatedJobs[0].Template.Spec.Completions = new(int32(3)), new(int32(3))
-				case "while its first stage runs":
+				case "first-waits":
+					js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism, js.Spec.ReplicatedJobs[0].Template.Spec.Completions = new(int32(gpus+1)), new(int32(gpus+1))
+				case "first-runs":
 					js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations[controlplane.FakeRunTime] = "600"
-				case "while its second stage runs":
+				case "second-runs":
 					js.Spec.ReplicatedJobs[1].Template.Spec.Template.Annotations[controlplane.FakeRunTime] = "600"
 				}
 				Expect(env.Admin.Create(ctx, js)).To(Succeed())
+				jobSets[phase] = append(jobSets[phase], js)
+			}
+		}
+		for phase, reach := range phases {
+			for i, policy := range policies {
+				js := jobSets[phase][i]
+				By("deleting " + js.Name)
 				reach(js)
 				Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(MatchError(ContainSubstring("must be deleted with it")))
 				Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy(policy))).To(Succeed())
-				expectGone(ctx, queue)
 			}
 		}
-		next := newJob(queue, 2)
+		expectGone(ctx, queue)
+		next := newJob(queue, gpus)
 		Expect(env.Admin.Create(ctx, next)).To(Succeed())
 		Eventually(read(ctx, workloadOf(ctx, next))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
 	}, NodeTimeout(3*patience))
