@@ -27,7 +27,6 @@ var _ = Describe("Deletions beside Kueue", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		auditing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		DeferCleanup(cancel)
 		var err error

@@ -24,7 +24,6 @@ import (
 var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		newSafetyCheck(ctx, "stage-safety")
 	}, NodeTimeout(patience))
 

@@ -22,7 +22,6 @@ var _ = Describe("With Kueue's integration of JobSets", Ordered, ContinueOnFailu
 			Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{})).To(Succeed())
 		}, NodeTimeout(2*patience))
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 	}, NodeTimeout(3*patience))
 
 	It("a finished stage whose Workload Kueue deletes does not run again", func(ctx SpecContext) {

@@ -24,7 +24,6 @@ import (
 var _ = Describe("Stages that Kueue admits", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 	}, NodeTimeout(patience))
 
 	It("run one after the other, each on its own quota", func(ctx SpecContext) {

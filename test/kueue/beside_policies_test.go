@@ -17,7 +17,6 @@ var _ = Describe("A tenant beside Kueue", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		tenant(ctx, "edited", 0) // nothing is admitted
 		Expect(env.Admin.Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "edited", Name: "tenant"},

@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-// beside installs Tranche beside Kueue once for all containers of specs that need it, and starts its manager. The first of them does it.
+// besideKueue is Tranche as it is installed beside Kueue. All containers of specs share it that need it, from the first one on.
 type besideKueue struct {
 	isInstalled bool
 	manager     *testenv.Manager
@@ -25,20 +25,33 @@ func startBeside(ctx context.Context) {
 		shared.isInstalled = true
 	}
 	if shared.manager == nil {
-		var err error
-		shared.manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"mode": "Beside"}})
-		Expect(err).NotTo(HaveOccurred())
+		launchBeside()
 	}
+	Expect(shared.manager.WaitReady(ctx)).To(Succeed())
 }
 
-// stopBeside kills the manager and removes what startBeside has installed.
-func stopBeside(ctx context.Context) {
+// launchBeside starts the manager, and does not wait until it is ready.
+func launchBeside() {
 	GinkgoHelper()
-	if shared.manager != nil {
-		Expect(shared.manager.Kill()).To(Succeed())
-	}
+	var err error
+	shared.manager, err = env.LaunchManager(testenv.ManagerOptions{Settings: map[string]any{"mode": "Beside"}})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// removeBeside kills the manager and removes what startBeside has installed, for specs about Kueue without Tranche.
+func removeBeside(ctx context.Context) {
+	GinkgoHelper()
+	killBeside()
 	if shared.isInstalled {
 		Expect(env.RemoveBeside(ctx)).To(Succeed())
 	}
 	shared = besideKueue{}
+}
+
+func killBeside() {
+	GinkgoHelper()
+	if shared.manager != nil {
+		Expect(shared.manager.Kill()).To(Succeed())
+		shared.manager = nil
+	}
 }

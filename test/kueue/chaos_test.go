@@ -20,7 +20,6 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -47,7 +46,6 @@ func chaosFor() time.Duration {
 var _ = Describe("Both managers", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		newSafetyCheck(ctx, chaosCheck)
 	}, NodeTimeout(2*patience))
 
@@ -154,8 +152,7 @@ func (c *chaos) kill(ctx context.Context, what string) {
 	c.kills[what]++
 	if what != controlplane.Kueue {
 		c.expectRunning()
-		Expect(shared.manager.Kill()).To(Succeed())
-		shared.manager = nil
+		killBeside()
 	}
 	if what != "manager" {
 		Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
@@ -166,7 +163,8 @@ func (c *chaos) kill(ctx context.Context, what string) {
 		c.startKueue(ctx)
 	}
 	if what != controlplane.Kueue {
-		c.launch()
+		launchBeside()
+		c.logs = append(c.logs, shared.manager.Log)
 	}
 	if what != "manager" && !kueueFirst {
 		c.startKueue(ctx)
@@ -179,14 +177,6 @@ func (c *chaos) startKueue(ctx context.Context) {
 	c.auditor.KueueStarts()
 	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
 	c.auditor.KueueStarts()
-}
-
-func (c *chaos) launch() {
-	GinkgoHelper()
-	var err error
-	shared.manager, err = env.LaunchManager(testenv.ManagerOptions{Settings: map[string]any{"mode": "Beside"}})
-	Expect(err).NotTo(HaveOccurred())
-	c.logs = append(c.logs, shared.manager.Log)
 }
 
 // expectRunning expects that our manager has not ended by itself.

@@ -16,18 +16,13 @@ import (
 )
 
 var _ = Describe("Managers that are killed after each write beside Kueue", Ordered, func() {
-	BeforeAll(func(ctx SpecContext) {
-		startBeside(ctx)
-		DeferCleanup(stopBeside)
-	}, NodeTimeout(patience))
+	BeforeAll(startBeside, NodeTimeout(patience))
 
 	It("bring a JobSet to its end with the AdmissionCheck", func(ctx SpecContext) {
 		const name = "killed-after-each-write"
 		newSafetyCheck(ctx, name)
 		tenant(ctx, name, 2, checked(name))
-		Expect(shared.manager.Kill()).To(Succeed())
-		shared.manager = nil
-		DeferCleanup(startBeside)
+		killBeside()
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { proxy.Stop() })

@@ -16,6 +16,8 @@ import (
 
 // What Kueue does with objects that others write: Tranche relies on it, so that a version of Kueue that does otherwise must be noticed.
 var _ = Describe("Facts about Kueue", func() {
+	BeforeEach(removeBeside, NodeTimeout(patience))
+
 	It("admits a Job, also after its manager was killed", func(ctx SpecContext) {
 		tenant(ctx, "alone", 4)
 		Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())

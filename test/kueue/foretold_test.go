@@ -60,7 +60,6 @@ func expectForetold(ctx SpecContext) {
 
 	Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{})).To(Succeed())
 	startBeside(ctx)
-	DeferCleanup(stopBeside)
 	tenant(ctx, "happened", foretoldGPUs)
 	takeOver(ctx, "happened")
 	staged := arriveIn(ctx, "happened", whole)

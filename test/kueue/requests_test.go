@@ -34,7 +34,6 @@ var _ = Describe("Requests", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		tenant(ctx, "counted-alone", 2*counted)
 		alone = writesDuring(func() { runCounted(ctx, "counted-alone") })
 	}, NodeTimeout(2*patience))

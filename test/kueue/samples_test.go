@@ -18,7 +18,6 @@ import (
 var _ = Describe("The samples", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 	}, NodeTimeout(patience))
 
 	It("run beside Kueue on the quota of each stage", func(ctx SpecContext) {

@@ -32,6 +32,7 @@ const shadowUser = "system:serviceaccount:" + apis.SystemNamespace + ":tranche-s
 
 var _ = Describe("Shadow", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
+		removeBeside(ctx)
 		integrations := map[string]any{"frameworks": []string{"batch/job", "jobset.x-k8s.io/jobset"}}
 		Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{Settings: map[string]any{"integrations": integrations}})).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {

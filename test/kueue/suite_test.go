@@ -1,7 +1,7 @@
 // Package kueue_test runs Tranche beside the real Kueue manager on a real control plane.
 //
-// All specs share one control plane with Kueue's own CRDs and the JobSet CRD of Tranche. Nothing else of Tranche is installed: a container of specs
-// installs what its mode needs, starts its own manager, and removes both at its end. Each spec has a namespace and queues of its own.
+// All specs share one control plane with Kueue's own CRDs and the JobSet CRD of Tranche. What else of Tranche is installed beside Kueue, and its manager,
+// is shared by all containers of specs that need it; those about Kueue alone remove it first. Each spec has a namespace and queues of its own.
 package kueue_test
 
 import (
@@ -68,6 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
+	DeferCleanup(killBeside)
 	Expect(env.Admin.Create(ctx, &kueue.ResourceFlavor{
 		ObjectMeta: metav1.ObjectMeta{Name: flavor}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "gpu"}},
 	})).To(Succeed())

@@ -25,7 +25,6 @@ var _ = Describe("In a tree that was taken over", Ordered, ContinueOnFailure, fu
 			Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{})).To(Succeed())
 		}, NodeTimeout(2*patience))
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		Expect(env.Admin.Create(ctx, &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "taken-urgent"}, Value: 1000})).To(Succeed())
 	}, NodeTimeout(2*patience))
 

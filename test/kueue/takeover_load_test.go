@@ -34,7 +34,6 @@ const (
 var _ = Describe("A cohort tree under load", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 	}, NodeTimeout(2*patience))
 
 	It("is taken over and handed back twice, while jobs of three kinds arrive and finish", func(ctx SpecContext) {

@@ -29,7 +29,6 @@ import (
 var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startBeside(ctx)
-		DeferCleanup(stopBeside)
 		newSafetyCheck(ctx, "taken-stages")
 	}, NodeTimeout(patience))
 
@@ -246,11 +245,11 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 func killBoth(ctx context.Context, change func()) {
 	GinkgoHelper()
 	change()
-	Expect(shared.manager.Kill()).To(Succeed())
+	killBeside()
 	Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
+	launchBeside()
 	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
-	shared.manager = nil
-	startBeside(ctx)
+	Expect(shared.manager.WaitReady(ctx)).To(Succeed())
 }
 
 // admitAs returns a function that admits a quota Workload in the ClusterQueue of its namespace as a user, and returns the answer of the API server.
