@@ -35,12 +35,12 @@ const (
 // chaosQueues have 3 GPUs each, in one cohort. What borrows is preempted when the owner needs its quota.
 var chaosQueues = []string{"chaos-a", "chaos-b"}
 
-// chaosFor is for how long managers are killed: SOAK_DURATION, or 20 seconds.
+// chaosFor is for how long managers are killed: SOAK_DURATION, or 15 seconds.
 func chaosFor() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("SOAK_DURATION")); err == nil {
 		return d
 	}
-	return 20 * time.Second
+	return 15 * time.Second
 }
 
 var _ = Describe("Both managers", Ordered, func() {
@@ -104,17 +104,17 @@ func newChaos(ctx context.Context) *chaos {
 	return &chaos{random: rand.New(rand.NewPCG(seed, seed)), auditor: auditor, kills: map[string]int{}, logs: []string{shared.manager.Log}}
 }
 
-// stir submits and kills for a while. A manager that was killed is started again at once or a little later.
+// stir submits and kills for a while, until each kind of kill has happened equally often. A manager that was killed is started again at once or a little later.
 func (c *chaos) stir(ctx context.Context, duration time.Duration) {
 	GinkgoHelper()
 	began := time.Now()
 	var kinds []string
-	for submitted := 0; time.Since(began) < duration; {
+	for submitted := 0; time.Since(began) < duration || len(kinds) > 0; {
 		for due := int(time.Since(began) / chaosEvery); submitted <= due && c.backlog(ctx) < chaosBacklog && c.submit(ctx, submitted); {
 			submitted++
 		}
 		c.pause(ctx, 1500*time.Millisecond)
-		if len(kinds) == 0 { // so that each kind happens, also in a short time
+		if len(kinds) == 0 {
 			kinds = []string{controlplane.Kueue, "manager", "both"}
 			c.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		}

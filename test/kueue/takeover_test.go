@@ -80,7 +80,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 
 	It("have one engine at most when both managers are killed at each step", func(ctx SpecContext) {
 		const queue = "killed"
-		tenant(ctx, queue, 4)
+		tenant(ctx, queue, 5)
 		auditing, stopAudit := context.WithCancel(ctx)
 		defer stopAudit()
 		auditor, err := invariants.Start(auditing, env.Admin)
