@@ -94,7 +94,7 @@ soak: cluster build ## The same with 375 JobSets and gangs for 15 minutes. SOAK_
 
 .PHONY: soak-kueue
 soak-kueue: cluster kueue build ## Kill Tranche's and Kueue's managers for 3 minutes while JobSets and Jobs run. SOAK_DURATION=1h and SOAK_SEED=1 change that.
-	SOAK_DURATION=$(or $(SOAK_DURATION),3m) go test -v -count=1 -timeout 0 ./test/kueue -ginkgo.focus 'Both managers are killed'
+	SOAK_DURATION=$(or $(SOAK_DURATION),3m) go test -v -count=1 -timeout 0 ./test/kueue -ginkgo.v -ginkgo.focus 'Both managers are killed'
 
 .PHONY: bench
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.

@@ -101,7 +101,7 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 		launcher := stageOf(ctx, leaves, "launcher")
 		Expect(launcher.Status.SchedulingStats).To(HaveField("Evictions", ConsistOf(HaveField("Reason", kueue.WorkloadEvictedByAdmissionCheck))))
 		// Kueue may reserve quota for it again before it is gated: then its condition has another message by now, and its check is Retry again.
-		expectEvent(ctx, leaves, "StageEvicted", "deadlock recovery: the JobSet cannot progress in ClusterQueue cut")
+		expectEvent(ctx, leaves, "StageRequeued", "deadlock recovery: the JobSet cannot progress in ClusterQueue cut")
 		Expect(stageOf(ctx, stays, "launcher").Status.SchedulingStats).To(Or(BeNil(), HaveField("Evictions", BeEmpty())))
 		Expect(podsOf(ctx, NewGomega(Fail), leaves, "launcher")).To(BeEmpty())
 		Expect(read(ctx, leaves)(NewGomega(Fail)).Status.Restarts).To(BeZero())
