@@ -151,19 +151,20 @@ func IsSameSpec(a, b *jobsetapi.JobSetSpec) bool {
 }
 
 func refersToSame(a, b reflect.Value) bool {
-	switch a.Kind() {
-	case reflect.Struct:
+	kind := a.Kind()
+	if kind == reflect.Struct {
 		for i := range a.NumField() {
 			if !refersToSame(a.Field(i), b.Field(i)) {
 				return false
 			}
 		}
 		return true
-	case reflect.Slice:
-		return a.Len() == b.Len() && a.Pointer() == b.Pointer()
-	case reflect.Pointer, reflect.Map:
-		return a.Pointer() == b.Pointer()
-	default:
-		return a.Equal(b)
 	}
+	if kind == reflect.Slice && a.Len() != b.Len() {
+		return false
+	}
+	if kind == reflect.Slice || kind == reflect.Pointer || kind == reflect.Map {
+		return a.Pointer() == b.Pointer()
+	}
+	return a.Equal(b)
 }
