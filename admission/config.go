@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/charge"
@@ -15,6 +17,7 @@ func ConfigOf(config *configapi.Configuration) Config {
 		StageAdmission:         string(config.StageAdmission),
 		CoStart:                CoStart{IsEnabled: *config.CoStart.Enable, ReserveFor: config.CoStart.ReserveFor.Duration},
 		Accelerators:           config.CoStart.Accelerators,
+		Reservation:            reservationOf(&config.Reservation),
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
 		Charges:                chargesOf(&config.Resources),
 		Devices:                DevicesOf(&config.Resources),
@@ -35,6 +38,12 @@ func ConfigOf(config *configapi.Configuration) Config {
 		}
 	}
 	return c
+}
+
+// reservationOf converts a setting that has been validated.
+func reservationOf(config *configapi.Reservation) Reservation {
+	after, err := time.ParseDuration(config.After)
+	return Reservation{IsEnabled: err == nil, After: after} // otherwise it is Never
 }
 
 // chargesOf converts the configuration of requests.

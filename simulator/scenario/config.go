@@ -64,6 +64,7 @@ func settings(c *Config) []Option {
 		{Key: "fair-sharing", set: into(&c.FairSharing, truth)},
 		{Key: "keep-place-after-eviction", set: into(&c.KeepPlaceAfterEviction, truth)},
 		{Key: "preemption-strategies", set: into(&c.PreemptionStrategies, list(anyText[preempt.Strategy]))},
+		{Key: "reservation.after", set: then(span, func(v string) { c.Reservation = reservation(v) })},
 		{Key: "stage-admission", set: into(&c.StageAdmission, anyText)},
 		{Key: "wait-for-pods-ready.block-admission", set: intoPointer(&pods.BlockAdmission, truth)},
 		{Key: "wait-for-pods-ready.enable", set: intoPointer(&pods.Enable, truth)},
@@ -74,6 +75,12 @@ func settings(c *Config) []Option {
 		{Key: "wait-for-pods-ready.requeuing-strategy.timestamp", set: into(&pods.RequeuingStrategy.Timestamp, anyText)},
 		{Key: "wait-for-pods-ready.timeout", set: intoPointer(&pods.Timeout, apiDuration)},
 	}
+}
+
+// reservation converts a duration, or Never.
+func reservation(after string) admission.Reservation {
+	d, err := time.ParseDuration(after)
+	return admission.Reservation{IsEnabled: err == nil, After: d}
 }
 
 // Settings returns the names of all settings.

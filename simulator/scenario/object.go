@@ -157,6 +157,9 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 		{"costart", "TIME|Never", "How long co-start reserves quota, as annotation tranche.dev/co-start-reserve-for; `Never` disables co-start.", then(span, func(v string) {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.CoStartAnnotation, v)
 		})},
+		{"reserve-after", "TIME|Never", "How long a stage waits before quota is reserved for it, as annotation tranche.dev/reserve-after.", then(span, func(v string) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.ReserveAfterAnnotation, v)
+		})},
 		stopPolicy(&spec.StopPolicy),
 		{
 			"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken.",

@@ -140,8 +140,8 @@ func (q *Spec) advisories() string {
 	if len(q.Remarks) > 0 {
 		message += ", but correct spec.resourceGroups: " + strings.Join(q.Remarks[:min(len(q.Remarks), maxRemarks)], "; ")
 	}
-	if q.annotationRemark != "" {
-		message += ", but correct " + q.annotationRemark
+	if len(q.annotationRemarks) > 0 {
+		message += ", but correct " + strings.Join(q.annotationRemarks, "; ")
 	}
 	if len(q.Deleted) > 0 {
 		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.Deleted, ", ") +

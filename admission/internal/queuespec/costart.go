@@ -1,7 +1,6 @@
 package queuespec
 
 import (
-	"fmt"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -19,17 +18,9 @@ type CoStart struct {
 
 // coStartOf reads the annotation of a ClusterQueue. Without one, and with one that is wrong, the setting is nil. remark says what is wrong.
 func coStartOf(object *kueue.ClusterQueue) (setting *CoStart, remark string) {
-	value, isSet := object.Annotations[apis.CoStartAnnotation]
-	switch {
-	case !isSet:
-		return nil, ""
-	case value == apis.Never:
-		return &CoStart{}, ""
+	span, isEnabled, remark := spanOf(object, apis.CoStartAnnotation)
+	if span == nil {
+		return nil, remark
 	}
-	reserveFor, err := time.ParseDuration(value)
-	if err != nil || reserveFor < 0 || reserveFor > apis.LongestSpan {
-		return nil, fmt.Sprintf("metadata.annotations[%s]: must be a duration from 0s to %s, or %s, not %q: it has no effect",
-			apis.CoStartAnnotation, apis.LongestSpan, apis.Never, value)
-	}
-	return &CoStart{IsEnabled: true, ReserveFor: reserveFor}, ""
+	return &CoStart{IsEnabled: isEnabled, ReserveFor: *span}, ""
 }

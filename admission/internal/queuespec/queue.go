@@ -24,7 +24,9 @@ type Spec struct {
 	Checks   []kueue.AdmissionCheckStrategyRule
 	Policy   string
 	// CoStart is nil if the ClusterQueue does not override the configuration.
-	CoStart     *CoStart
+	CoStart *CoStart
+	// Reservation is nil if the ClusterQueue does not override the configuration.
+	Reservation *Reservation
 	Cohort      string
 	Weight      float64
 	Groups      []kueue.ResourceGroup
@@ -36,9 +38,9 @@ type Spec struct {
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
 
-	// Remarks are about quotas of the spec that are not used as they are written. annotationRemark is about an annotation that has no effect.
-	Remarks          []string
-	annotationRemark string
+	// Remarks are about quotas of the spec that are not used as they are written. annotationRemarks are about annotations that have no effect.
+	Remarks           []string
+	annotationRemarks []string
 	// FlavorGroups are the groups with the flavors that exist; Missing names those that do not.
 	FlavorGroups []flavor.Group
 	Missing      []string
@@ -121,7 +123,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	}
 	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
-	q.CoStart, q.annotationRemark = coStartOf(object)
+	q.adoptSpans(object)
 	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
 	q.Groups = spec.ResourceGroups
 	q.Fungibility = flavor.NewFungibility(spec.FlavorFungibility)
@@ -141,9 +143,17 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	return !q.saysTheSameAs(&before)
 }
 
+// adoptSpans reads the annotations with a duration.
+func (q *Spec) adoptSpans(object *kueue.ClusterQueue) {
+	var remarks [2]string
+	q.CoStart, remarks[0] = coStartOf(object)
+	q.Reservation, remarks[1] = reservationOf(object)
+	q.annotationRemarks = slices.DeleteFunc(remarks[:], func(remark string) bool { return remark == "" })
+}
+
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, q.annotationRemark, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.Reservation, Reservation{}), q.Reservation == nil, q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

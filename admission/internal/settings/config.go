@@ -34,6 +34,8 @@ type Config struct {
 	CoStart queuespec.CoStart
 	// Accelerators are the resources that count as accelerators. None means all that not every node has (charge.IsAccelerator).
 	Accelerators []corev1.ResourceName
+	// Reservation is when quota is reserved for a stage that waits, unless the ClusterQueue overrides it.
+	Reservation queuespec.Reservation
 	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
 	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
@@ -59,6 +61,14 @@ func (c *Config) CoStartOf(q *queuespec.Spec) queuespec.CoStart {
 		return *q.CoStart
 	}
 	return c.CoStart
+}
+
+// ReservationOf returns the setting of a ClusterQueue.
+func (c *Config) ReservationOf(q *queuespec.Spec) queuespec.Reservation {
+	if q.Reservation != nil {
+		return *q.Reservation
+	}
+	return c.Reservation
 }
 
 // HasAccelerators reports whether a usage has accelerators.
@@ -94,6 +104,9 @@ func (c *Config) Complete() error {
 	}
 	if c.CoStart.ReserveFor < 0 {
 		return fmt.Errorf("admission.Config: CoStart.ReserveFor is %v, must not be negative", c.CoStart.ReserveFor)
+	}
+	if c.Reservation.After < 0 {
+		return fmt.Errorf("admission.Config: Reservation.After is %v, must not be negative", c.Reservation.After)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

@@ -57,6 +57,9 @@ type Configuration struct {
 	// CoStart configures when a stage is admitted that holds accelerators and starts other stages as soon as it is ready.
 	CoStart CoStart `json:"coStart,omitzero"`
 
+	// Reservation configures when quota is reserved for a stage that has waited for it for long.
+	Reservation Reservation `json:"reservation,omitzero"`
+
 	// Gang configures the gangs of JobSets.
 	Gang Gang `json:"gang,omitempty"`
 

@@ -32,6 +32,7 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.StageAdmission, StageAdmissionSafe)
 	set(&c.CoStart.Enable, true)
 	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
+	setString(&c.Reservation.After, apis.Never)
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)
 	setString(&c.PodGroups.AfterTimeout, PodGroupRequeue)

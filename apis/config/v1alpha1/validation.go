@@ -51,6 +51,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.Logging.validate(field.NewPath("logging")),
 		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
 		c.CoStart.validate(field.NewPath("coStart")),
+		c.Reservation.validate(field.NewPath("reservation")),
 		c.Gang.validate(field.NewPath("gang")),
 		c.PodGroups.validate(field.NewPath("podGroups")),
 		c.GroupStart.validate(field.NewPath("groupStart")),
