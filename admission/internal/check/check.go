@@ -126,10 +126,30 @@ func isInPlan(ck *Checker, l *Candidate) *decision.Refusal {
 	case l.Stage.Index < 0 || l.Stage.Index >= len(l.JobSet.Plan.Stages):
 		return misconfigured("IsInPlan", "stage %d is not in the stage plan, which has %d stages", l.Stage.Index, len(l.JobSet.Plan.Stages))
 	}
-	if problem := l.JobSet.ProblemAhead(); problem != "" {
+	if problem := problemAhead(l.JobSet); problem != "" {
 		return misconfigured("IsInPlan", "the stage plan cannot be admitted: %s", problem)
 	}
 	return nil
+}
+
+// problemAhead returns the problem of the first stage that has one and has still to be admitted, or nothing. A rule of an administrator for new
+// pods does not apply to stages that have finished, or that hold quota.
+func problemAhead(j *model.JobSet) string {
+	if j.Problem == "" {
+		return ""
+	}
+	isBehind := j.Finished()
+	for _, s := range j.Members {
+		if s.Index >= 0 && s.Index < len(isBehind) && !s.IsGrowth && s.Entry.IsCharged() {
+			isBehind[s.Index] = true
+		}
+	}
+	for i, demand := range j.Stages {
+		if demand.Problem != "" && !isBehind[i] {
+			return demand.Problem
+		}
+	}
+	return ""
 }
 
 // flavorsExist computes the choices of flavors, and refuses a stage that can never be admitted.
@@ -148,7 +168,7 @@ func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 	if l.Queue.WithinCapacity(o.First) || l.Queue.IsWithinMost(o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
 		return nil
 	}
-	return neverFits(ck.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(ck.aboveMost(l.Queue, o.First), " and "), l.Queue.Name))
+	return neverFits(ck.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(ck.AboveMost(l.Queue, o.First), " and "), l.Queue.Name))
 }
 
 // neverFits refuses a stage that is too large even if nothing were charged. The size that would fit comes before the amounts, which may be many.
@@ -182,7 +202,7 @@ func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 		together := held.Clone()
 		together.AddAll(choice.Usage(l.Items))
-		lacks := ck.aboveMost(l.Queue, together)
+		lacks := ck.AboveMost(l.Queue, together)
 		if len(lacks) == 0 {
 			return nil
 		}
@@ -192,20 +212,6 @@ func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	return newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		"the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.Queue.Name)
-}
-
-// aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
-func (w wording) aboveMost(q *model.ClusterQueue, usage quota.Usage) []string {
-	if q.WithinCapacity(usage) {
-		return nil
-	}
-	var above []string
-	for fr, a := range w.m.Tree.Index.ByName(usage) {
-		if most := q.Node.Capacity(w.m.Tree.Index.ID(fr)); a > most {
-			above = append(above, fmt.Sprintf("%s %s of flavor %s, but the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
-		}
-	}
-	return above
 }
 
 func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *decision.Refusal {
@@ -271,27 +277,10 @@ func isNotBehind(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	l.Effect = WaitsBehind
 	return newRefusal(decision.StrictFIFO, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		"waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", ck.nameFor(l.Stage, blocker.Member), l.Queue.Name)
+		"waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", ck.NameFor(l.Stage, blocker.Member), l.Queue.Name)
 }
 
 // isOwnStage reports whether both stages belong to one JobSet. A growth comes after all stages, and is not one of them.
 func (l *Candidate) isOwnStage(other *model.Stage) bool {
 	return l.JobSet != nil && other.OwnerUID == l.Stage.OwnerUID && !l.Stage.IsGrowth
-}
-
-// nameFor returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
-func (w wording) nameFor(reader, other *model.Stage) string {
-	j := w.m.JobSets[other.OwnerUID]
-	isJobSet := j != nil && j.IsKnown() && j.Owner.Kind == decision.JobSetOwner
-	switch isForeign := other.Key.Namespace != reader.Key.Namespace; {
-	case isJobSet && isForeign:
-		return "a JobSet of another namespace"
-	case isForeign:
-		return "a quota Workload of another namespace"
-	case isJobSet && len(j.Plan.Stages) > 1 && other.Index >= 0 && other.Index < len(j.Plan.Stages):
-		return fmt.Sprintf("stage %q of JobSet %q", j.Plan.Stages[other.Index].Name, j.Owner.Key.Name)
-	case isJobSet:
-		return fmt.Sprintf("JobSet %q", j.Owner.Key.Name)
-	}
-	return fmt.Sprintf("quota Workload %q", other.Key.Name)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/packing"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
@@ -255,9 +256,9 @@ func (ck *Checker) fitsAtBest(g *GroupCandidate) bool {
 }
 
 func (ck *Checker) packAtBest(queuedDemands []model.QueuedDemand) bool {
-	p := packing{tree: ck.m.SafetyTree, budget: flavor.MaxChoices*4 + len(queuedDemands)}
-	for _, queuedDemand := range queuedDemands {
-		p.parts = append(p.parts, part{node: queuedDemand.Queue.Bare, items: ck.m.Offer(queuedDemand.Demand, queuedDemand.Queue).Items})
+	parts := make([]packing.Part, len(queuedDemands))
+	for i, queuedDemand := range queuedDemands {
+		parts[i] = packing.Part{Node: queuedDemand.Queue.Bare, Items: ck.m.Offer(queuedDemand.Demand, queuedDemand.Queue).Items}
 	}
 	return ck.m.SafetyTree.WhatIf(func() bool {
 		var emptied []*quota.Node
@@ -271,70 +272,21 @@ func (ck *Checker) packAtBest(queuedDemands []model.QueuedDemand) bool {
 				c.Node.Release(c.Held)
 			}
 		}
-		return p.place(0)
+		return packing.Fits(ck.m.SafetyTree, parts)
 	})
 }
 
 // pack selects a choice for each member with which all fit at once.
 func (ck *Checker) pack(g *GroupCandidate) bool {
-	p := packing{tree: ck.m.Tree, budget: flavor.MaxChoices*4 + len(g.Candidates)}
-	for _, l := range g.Candidates {
-		p.parts = append(p.parts, part{node: l.Queue.Node, items: l.Items, preferred: l.Choice})
+	parts := make([]packing.Part, len(g.Candidates))
+	for i, l := range g.Candidates {
+		parts[i] = packing.Part{Node: l.Queue.Node, Items: l.Items, Preferred: l.Choice}
 	}
-	if !p.place(0) {
+	if !packing.Fits(ck.m.Tree, parts) {
 		return false
 	}
 	for i, l := range g.Candidates {
-		l.choose(p.parts[i].choice)
+		l.choose(parts[i].Choice)
 	}
 	return true
-}
-
-// A packing is a search for choices of flavors with which several parts fit at once.
-type packing struct {
-	tree  *quota.Tree
-	parts []part
-	// budget is how many more choices may be tried.
-	budget int
-}
-
-// A part is the demand in one ClusterQueue.
-type part struct {
-	node              *quota.Node
-	items             []flavor.Item
-	preferred, choice flavor.Choice
-}
-
-// place searches choices for the parts from the i-th on.
-func (p *packing) place(i int) bool {
-	if i == len(p.parts) {
-		return true
-	}
-	part := &p.parts[i]
-	if part.preferred != nil && p.tryChoice(i, part.preferred) {
-		return true
-	}
-	for choice := range flavor.Choices(part.items, flavor.MaxChoices) {
-		if p.budget <= 0 {
-			return false
-		}
-		if !slices.Equal(choice, part.preferred) && p.tryChoice(i, choice) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *packing) tryChoice(i int, choice flavor.Choice) bool {
-	p.budget--
-	part := &p.parts[i]
-	usage := choice.Usage(part.items)
-	if !part.node.Fits(usage) {
-		return false
-	}
-	part.choice = slices.Clone(choice)
-	return p.tree.WhatIf(func() bool {
-		part.node.Charge(usage)
-		return p.place(i + 1)
-	})
 }

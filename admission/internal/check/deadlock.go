@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
-	"github.com/tranche-dev/tranche/admission/internal/model"
-	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/internal/wording"
 	"github.com/tranche-dev/tranche/admission/safety"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -39,51 +38,12 @@ func (ck *Checker) deadlockRefusal(l *Candidate) *decision.Refusal {
 	}
 	var needs []string
 	for _, usage := range Choices(l.Items) {
-		if text := ck.List(usage); !slices.Contains(needs, text) && len(needs) < mostNamed {
+		if text := ck.List(usage); !slices.Contains(needs, text) && len(needs) < wording.MostNamed {
 			needs = append(needs, text)
 		}
 	}
-	parts := ck.holdersInDeadlock(l.JobSet, strings.Join(needs, ", or "))
+	parts := ck.HoldersInDeadlock(l.JobSet, strings.Join(needs, ", or "))
 	return &decision.Refusal{
 		Check: QuotaIsFree, Reason: apis.DeadlockedReason, Message: "Deadlocked: " + fmt.Sprintf(what, l.Queue.Name, strings.Join(parts, "; ")),
 	}
-}
-
-// mostNamed limits the JobSets, or combinations of flavors, that a message names.
-const mostNamed = 4
-
-// holdersInDeadlock describes what a JobSet holds and needs, and what the others hold. Objects of other namespaces are not disclosed.
-func (w wording) holdersInDeadlock(j *model.JobSet, needs string) []string {
-	own := "this JobSet needs " + needs
-	var parts []string
-	strangers, theirs := 0, quota.Usage{}
-	for _, c := range j.Deadlock {
-		switch owner, exists := w.m.OwnerOf(c); {
-		case !exists:
-		case c.OwnerUID == j.UID:
-			own = fmt.Sprintf("this JobSet holds %s and needs %s", w.listOrNothing(c.Held), needs)
-		case owner.Key.Namespace == j.Owner.Key.Namespace:
-			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", owner.Key.Name, w.listOrNothing(c.Held)))
-		default:
-			strangers++
-			theirs.AddAll(c.Held)
-		}
-	}
-	if len(parts) > mostNamed {
-		parts = append(parts[:mostNamed], fmt.Sprintf("%d more JobSets", len(parts)-mostNamed))
-	}
-	switch {
-	case strangers == 1:
-		parts = append(parts, "a JobSet of another namespace holds "+w.listOrNothing(theirs))
-	case strangers > 1:
-		parts = append(parts, fmt.Sprintf("%d JobSets of other namespaces hold %s", strangers, w.listOrNothing(theirs)))
-	}
-	return append([]string{own}, parts...)
-}
-
-func (w wording) listOrNothing(u quota.Usage) string {
-	if len(u) == 0 {
-		return "no quota"
-	}
-	return w.List(u)
 }

@@ -36,29 +36,20 @@ func suspended(check, format string, args ...any) *decision.Refusal {
 }
 
 // LackOf describes what a JobSet may need at once and cannot get.
-func (w wording) LackOf(j *model.JobSet) string {
+func LackOf(ck *Checker, j *model.JobSet) string {
 	if len(j.Claim.Peaks) > 0 {
 		peak := j.Claim.Peaks[0]
-		if above := w.aboveMost(j.ClaimQueue, peak); len(above) > 0 {
+		if above := ck.AboveMost(j.ClaimQueue, peak); len(above) > 0 {
 			return "its stages hold up to " + strings.Join(above, " and ")
 		}
-		return "its stages need up to " + w.List(peak.Without(j.Claim.Held)) + " more at once, and the holders of that quota cannot progress either"
+		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, and the holders of that quota cannot progress either"
 	}
 	for i, d := range j.Stages {
-		if o := w.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
+		if o := ck.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
 			return fmt.Sprintf("stage %s could never be admitted: %s", j.Plan.Stages[i].Name, lackRefusal(j.ClaimQueue, o.Infeasibility).Message)
 		}
 	}
 	return "a stage could never be admitted"
-}
-
-// List formats amounts.
-func (w wording) List(u quota.Usage) string {
-	var parts []string
-	for fr, a := range w.m.Tree.Index.ByName(u) {
-		parts = append(parts, fmt.Sprintf("%s %s of flavor %s", a.Format(fr.Resource), fr.Resource, fr.Flavor))
-	}
-	return strings.Join(parts, " and ")
 }
 
 // AddKueueMessage gives a refusal that is about quota the message that Kueue has for it.

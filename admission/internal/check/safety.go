@@ -49,7 +49,7 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	}
 	message := "more than the quota"
 	if len(peaks) > 0 {
-		message = strings.Join(ck.aboveMost(l.Queue, peaks[0]), " and ")
+		message = strings.Join(ck.AboveMost(l.Queue, peaks[0]), " and ")
 	}
 	return newRefusal(PeakWithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		"the %s could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
@@ -167,57 +167,10 @@ func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
 // deadlock returns a refusal that names the JobSets and gangs that would wait for each other.
 func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
 	with := ""
-	if others := ck.others(l, blocked); len(others) > 0 {
+	if others := ck.Others(l.JobSet.Owner, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
 	return newRefusal(StageUnsafe, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"fits in ClusterQueue %s, but admitting it could deadlock this %s%s on quota for later stages: %s%s",
-		l.Queue.Name, l.JobSet.Owner.Kind, with, ck.leftFor(l, blocked, usage), l.overruled())
-}
-
-// others names the other owners of the namespace among some claims, with their kind if it is another one than that of the candidate, and counts those
-// of other namespaces, which are not disclosed.
-func (w wording) others(l *Candidate, claims []*safety.Claim) []string {
-	const most = 3
-	var others []string
-	strangers := 0
-	for _, c := range claims {
-		owner, exists := w.m.OwnerOf(c)
-		switch own := l.JobSet.Owner; {
-		case !exists || owner == own:
-		case owner.Key.Namespace != own.Key.Namespace:
-			strangers++
-		case owner.Kind != own.Kind:
-			others = append(others, fmt.Sprintf("%s %s", owner.Kind, owner.Key))
-		default:
-			others = append(others, owner.Key.String())
-		}
-	}
-	slices.Sort(others)
-	if len(others) > most {
-		others = append(others[:most], fmt.Sprintf("%d more", len(others)-most))
-	}
-	switch {
-	case strangers == 1:
-		others = append(others, "1 of another namespace")
-	case strangers > 1:
-		others = append(others, fmt.Sprintf("%d of other namespaces", strangers))
-	}
-	return others
-}
-
-// leftFor describes how much would stay free of the resource that a blocked JobSet needs most.
-func (w wording) leftFor(l *Candidate, blocked []*safety.Claim, usage quota.Usage) string {
-	for _, c := range blocked {
-		for _, peak := range c.Peaks {
-			for fr, more := range w.m.Tree.Index.ByName(peak.Without(c.Held)) {
-				id := w.m.Tree.Index.ID(fr)
-				if left := l.Queue.Node.Available(id).Minus(usage.Of(id)); more > left {
-					return fmt.Sprintf("%s of %s %s of flavor %s would stay free, and up to %s more may be needed at once",
-						max(left, 0).Format(fr.Resource), l.Queue.Node.Capacity(id).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
-				}
-			}
-		}
-	}
-	return "a later stage would have too little quota of its flavors"
+		l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.overruled())
 }

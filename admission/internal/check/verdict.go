@@ -162,12 +162,12 @@ func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage 
 // wouldDeadlock names the JobSets that would wait for each other.
 func (ck Judge) wouldDeadlock(l *Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
 	with := ""
-	if others := ck.others(l, blocked); len(others) > 0 {
+	if others := ck.Others(l.JobSet.Owner, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
 	return &decision.Refusal{Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: fmt.Sprintf(
 		"stage %q with quota of ClusterQueue %s could deadlock this %s%s on quota for later stages: %s%s",
-		l.JobSet.Plan.Stages[l.Stage.Index].Name, l.Queue.Name, l.JobSet.Owner.Kind, with, ck.leftFor(l, blocked, usage), l.overruled())}
+		l.JobSet.Plan.Stages[l.Stage.Index].Name, l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.overruled())}
 }
 
 // Unprotected returns why stages of a JobSet in a ClusterQueue of another engine could deadlock whatever this one answers, or nothing.

@@ -8,6 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/charge"
+	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -73,5 +74,5 @@ func (cy *Cycle) whyRelief(j *model.JobSet) string {
 	if j.Claim.Mode == safety.Halted {
 		return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s, and other JobSets need its quota", j.Owner.Kind, j.ClaimQueue.Name)
 	}
-	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, cy.check.LackOf(j))
+	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, check.LackOf(cy.check, j))
 }

@@ -37,7 +37,7 @@ func (cy *Cycle) stillHelps(l *nominee) bool {
 // A stage that lost its reservation in the same cycle, because another stage took quota that it counted on, gets no new reservation for
 // quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
 func (cy *Cycle) makeRoom(l *check.Candidate) {
-	missing, before := cy.check.List(cy.missing(l)), cy.m.UsageAfterEvictions(l.Victims)
+	missing, before := cy.check.List(cy.missing(l)), cy.usageAfterEvictions(l.Victims)
 	if len(l.Victims) > 0 || l.Stage.LostReservationIn != cy.m.Cycles {
 		behind, passesPeaks := cy.check.PreemptorsBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
 		cy.m.ReserveForPreemptor(l.Stage, l.Queue, l.Needed())
@@ -66,7 +66,7 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 		}
 		cy.m.ChangedReservations = append(cy.m.ChangedReservations, model.EvictionUnitOf(v.Holder).Queue)
 	}
-	cy.m.WakeForSurplus(before, func(n *quota.Node) { cy.surplus[n] = cy.m.ChargeEpoch })
+	cy.wakeForSurplus(before)
 	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
 	l.Effect = check.BlocksOthers
 	l.Waits = nil

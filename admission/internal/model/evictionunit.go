@@ -51,7 +51,7 @@ func (m *Model) renew(t *evictionUnit, uid types.UID, stages []*Stage, j *JobSet
 func (t *evictionUnit) isEvicting() bool { return t.Holder != nil && t.Holder.IsEvicting() }
 
 // wakeIfEvicting wakes the stages that may count on the quota of a unit that is evicted. The quota of a victim is reserved for its preemptor: only
-// the surplus is for others (WakeForSurplus).
+// the surplus is for others (cycle.wakeForSurplus).
 func (m *Model) wakeIfEvicting(t *evictionUnit) {
 	isVictim := func(s *Stage) bool { return s.Evicting != 0 && s.IsVictim }
 	if t.isEvicting() && t.Queue.CohortTree != nil && !slices.ContainsFunc(t.Stages, isVictim) {

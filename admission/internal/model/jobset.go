@@ -267,26 +267,6 @@ func (j *JobSet) localQueue() *LocalQueue {
 	return first.LocalQueue
 }
 
-// ProblemAhead returns the problem of the first stage that has one and has still to be admitted, or nothing. A rule of an administrator for new
-// pods does not apply to stages that have finished, or that hold quota.
-func (j *JobSet) ProblemAhead() string {
-	if j.Problem == "" {
-		return ""
-	}
-	isBehind := j.Finished()
-	for _, s := range j.Members {
-		if s.Index >= 0 && s.Index < len(isBehind) && !s.IsGrowth && s.Entry.IsCharged() {
-			isBehind[s.Index] = true
-		}
-	}
-	for i, demand := range j.Stages {
-		if demand.Problem != "" && !isBehind[i] {
-			return demand.Problem
-		}
-	}
-	return ""
-}
-
 // PeakReservedIn returns the peak reservation of a JobSet, which may be nil, in a ClusterQueue.
 func (j *JobSet) PeakReservedIn(q *ClusterQueue) quota.Usage {
 	if j == nil || j.ClaimQueue != q {

@@ -3,7 +3,6 @@ package model
 import (
 	"slices"
 
-	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -86,46 +85,11 @@ func (g *CohortTree) Preemptors() []*Stage {
 	return all
 }
 
-// A nodeUsage is how much of a flavor and resource a ClusterQueue, or a Cohort above it, will use when all evicted stages have left.
-type nodeUsage struct {
-	queue *ClusterQueue
-	node  *quota.Node
-	id    quota.ID
-	used  quota.Amount
-}
-
-// UsageAfterEvictions returns what the ClusterQueues of victims, and the Cohorts above them, use of the quota of the victims.
-func (m *Model) UsageAfterEvictions(victims []preempt.Victim) []nodeUsage {
-	var all []nodeUsage
-	m.Tree.WhatIfEvicted(func() bool {
-		for _, v := range victims {
-			q := EvictionUnitOf(v.Holder).Queue
-			for n := q.Node; n != nil; n = n.Parent() {
-				for _, c := range v.Holder.Usage {
-					if !slices.ContainsFunc(all, func(u nodeUsage) bool { return u.node == n && u.id == c.ID }) {
-						all = append(all, nodeUsage{q, n, c.ID, n.Used(c.ID)})
-					}
-				}
-			}
-		}
-		return true
-	})
-	return all
-}
-
-// WakeForSurplus wakes the stages that may use quota of victims beyond what their preemptor has reserved: where less is used than before. It calls a
-// function with these nodes.
-func (m *Model) WakeForSurplus(before []nodeUsage, note func(*quota.Node)) {
-	m.Tree.WhatIfEvicted(func() bool {
-		before = slices.DeleteFunc(before, func(u nodeUsage) bool { return u.node.Used(u.id) >= u.used })
-		return true
-	})
-	for _, u := range before {
-		note(u.node)
-		if u.node == u.queue.Node {
-			m.wakeIn(u.queue, u.id, m.yieldable(u.queue.CohortTree, u.id))
-		} else {
-			m.wake(u.node, quota.Usage{{ID: u.id}}, u.queue.CohortTree)
-		}
+// WakeSurplus wakes the stages that may use more of a flavor and resource below a node: a ClusterQueue, or a Cohort above it.
+func (m *Model) WakeSurplus(q *ClusterQueue, node *quota.Node, id quota.ID) {
+	if node == q.Node {
+		m.wakeIn(q, id, m.yieldable(q.CohortTree, id))
+	} else {
+		m.wake(node, quota.Usage{{ID: id}}, q.CohortTree)
 	}
 }
