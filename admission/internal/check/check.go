@@ -2,12 +2,14 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -21,7 +23,7 @@ func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
 		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
-		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
+		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe, delaysNone,
 	}
 }
 
@@ -40,7 +42,11 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		return nil
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
-	yielding = append(yielding, l.nominalReservers(yielding)...)
+	for _, s := range append(backfill.Reservers(l.Queue, l.Stage), l.nominalReservers(nil)...) {
+		if !slices.Contains(yielding, s) {
+			yielding = append(yielding, s)
+		}
+	}
 	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}
@@ -58,6 +64,7 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 	for _, rule := range rules() {
 		if refusal := rule(ck, l); refusal != nil {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
+			AddReservation(ck, l, refusal)
 			return refusal
 		}
 	}

@@ -26,6 +26,8 @@ type CohortTree struct {
 	PreemptorQueues map[*ClusterQueue]struct{}
 	// NominalReservers are the stages that reserve nominal quota against borrowers.
 	NominalReservers map[*Stage]struct{}
+	// DueQueues are the ClusterQueues with a due stage, ordered by name.
+	DueQueues []*ClusterQueue
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
 	// BorrowsMore is true if a ClusterQueue has been charged for quota that it borrows, since the stages on topic OthersBorrow were last woken.
@@ -64,6 +66,9 @@ func (m *Model) RebuildTrees() {
 		q.CohortTree = g
 		g.Queues = append(g.Queues, q)
 		g.Leader = max(g.Leader, q.leader(m.Config.Leader))
+		if q.Due != nil {
+			g.DueQueues = append(g.DueQueues, q)
+		}
 		if len(q.Preemptors) > 0 {
 			g.PreemptorQueues[q] = struct{}{}
 		}
@@ -75,6 +80,9 @@ func (m *Model) RebuildTrees() {
 	}
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
+		if !q.Decides() {
+			m.Schedule.EndDue(q)
+		}
 		for s := range q.Preemptors {
 			if !q.Decides() {
 				m.CancelReservation(s)
@@ -140,6 +148,7 @@ func (m *Model) forgetQueues() {
 
 func (m *Model) forgetQueue(q *ClusterQueue) {
 	delete(m.ClusterQueues, q.Name)
+	m.Timers.Drop(&q.DueTimer)
 	m.Finder.Drop(q.Node)
 	m.Tree.Remove(q.Node)
 	m.SafetyTree.Remove(q.Bare)

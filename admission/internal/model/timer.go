@@ -1,12 +1,16 @@
 package model
 
-// A timed is what has a timer: a stage that backs off, until it may be pending again, or a JobSet, until a co-start reservation expires.
+import "time"
+
+// A timed is what has a timer: a stage that backs off, until it may be pending again; a JobSet, until a co-start reservation expires; or a
+// ClusterQueue, until one of its stages is due.
 type timed struct {
 	stage  *Stage
 	jobSet *JobSet
+	queue  *ClusterQueue
 }
 
-// FireTimers updates the stages whose back-off has expired, and the JobSets with a co-start reservation that has.
+// FireTimers updates the stages whose back-off has expired, the JobSets with a co-start reservation that has, and the ClusterQueues with a due stage.
 func (m *Model) FireTimers() {
 	for {
 		at, owner, ok := m.Timers.First()
@@ -16,10 +20,20 @@ func (m *Model) FireTimers() {
 		case owner.jobSet != nil:
 			m.Timers.Drop(&owner.jobSet.Timer)
 			m.UpdateJobSet(owner.jobSet)
+		case owner.queue != nil:
+			m.Timers.Drop(&owner.queue.DueTimer)
+			m.Schedule.WakeQueue(owner.queue)
 		default:
 			m.Timers.Drop(&owner.stage.Timer)
 			m.Refresh(owner.stage)
 		}
+	}
+}
+
+// AwaitDue wakes a ClusterQueue when a stage of it will be due.
+func (m *Model) AwaitDue(q *ClusterQueue, at time.Time) {
+	if first, isSet := q.DueTimer.At(); !isSet || at.Before(first) {
+		m.Timers.Put(&q.DueTimer, at, timed{queue: q})
 	}
 }
 
