@@ -55,7 +55,7 @@ func (e *Entrant) precedes(q *model.ClusterQueue) bool {
 
 // ComesFirst compares the positions of two stages, regardless of which JobSet has begun.
 func ComesFirst(a, b *model.Stage) bool {
-	return a.Element.Position.WithoutStanding().Compare(b.Element.Position.WithoutStanding()) < 0
+	return a.Element.WithoutStanding().Compare(b.Element.WithoutStanding()) < 0
 }
 
 // exceeds reports whether the due stage of a ClusterQueue needs more than its nominal quota.

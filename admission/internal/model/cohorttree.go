@@ -63,20 +63,8 @@ func (m *Model) RebuildTrees() {
 			}
 			m.Schedule.cohortTrees[root] = g
 		}
-		q.CohortTree = g
-		g.Queues = append(g.Queues, q)
+		g.add(q)
 		g.Leader = max(g.Leader, q.leader(m.Config.Leader))
-		if q.Due != nil {
-			g.DueQueues = append(g.DueQueues, q)
-		}
-		if len(q.Preemptors) > 0 {
-			g.PreemptorQueues[q] = struct{}{}
-		}
-		for s := range q.Preemptors {
-			if s.ReservesNominal {
-				g.NominalReservers[s] = struct{}{}
-			}
-		}
 	}
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
@@ -98,6 +86,23 @@ func (m *Model) RebuildTrees() {
 	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
 		if j := m.JobSets[uid]; j.ClaimQueue != nil {
 			m.UpdateJobSet(j)
+		}
+	}
+}
+
+// add adds a ClusterQueue with its reservations.
+func (g *CohortTree) add(q *ClusterQueue) {
+	q.CohortTree = g
+	g.Queues = append(g.Queues, q)
+	if q.Due != nil {
+		g.DueQueues = append(g.DueQueues, q)
+	}
+	if len(q.Preemptors) > 0 {
+		g.PreemptorQueues[q] = struct{}{}
+	}
+	for s := range q.Preemptors {
+		if s.ReservesNominal {
+			g.NominalReservers[s] = struct{}{}
 		}
 	}
 }
