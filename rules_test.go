@@ -48,10 +48,11 @@ var layers = map[string][]string{
 	"admission/internal/sizehint":    {"admission/quota", "admission/flavor"},
 	"admission/internal/packing":     {"admission/quota", "admission/flavor"},
 	"admission/internal/model":       engineLeaves("unopened", "timer", "alternative", "version", "decision", "demand", "queuespec", "settings"),
+	"admission/internal/backfill":    engineLeaves("model"),
 	"admission/internal/wording":     engineLeaves("decision", "model"),
 	"admission/internal/observe":     engineLeaves("version", "decision", "demand", "queuespec", "settings", "model"),
-	"admission/internal/check":       engineLeaves("sizehint", "packing", "wording", "version", "decision", "demand", "queuespec", "settings", "model"),
-	"admission/internal/cycle":       engineLeaves("version", "decision", "demand", "queuespec", "settings", "model", "check"),
+	"admission/internal/check":       engineLeaves("sizehint", "packing", "backfill", "wording", "version", "decision", "demand", "queuespec", "settings", "model"),
+	"admission/internal/cycle":       engineLeaves("version", "decision", "demand", "queuespec", "settings", "backfill", "model", "check"),
 	"admission/internal/report":      engineLeaves("version", "decision", "demand", "queuespec", "settings", "model", "check"),
 	"admission":                      {"apis", "queue", "admission/*"},
 	"lifecycle": {

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/charge"
@@ -17,6 +19,7 @@ func ConfigOf(config *configapi.Configuration) Config {
 		Accelerators:           config.CoStart.Accelerators,
 		MinimumRuntime:         config.Preemption.MinimumRuntime.Duration,
 		LeastWork:              *config.Preemption.LeastWork,
+		Reservation:            reservationOf(&config.Reservation),
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
 		Charges:                chargesOf(&config.Resources),
 		Devices:                DevicesOf(&config.Resources),
@@ -37,6 +40,12 @@ func ConfigOf(config *configapi.Configuration) Config {
 		}
 	}
 	return c
+}
+
+// reservationOf converts a setting that has been validated.
+func reservationOf(config *configapi.Reservation) Reservation {
+	after, err := time.ParseDuration(config.After)
+	return Reservation{IsEnabled: err == nil, After: after} // otherwise it is Never
 }
 
 // chargesOf converts the configuration of requests.

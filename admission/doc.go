@@ -11,6 +11,8 @@
 //   - settings has the defaults of an Engine, for what objects leave open.
 //   - model is the state: stages, queues, JobSets, cohort trees, and what they are charged.
 //   - observe applies Events to the model.
+//   - backfill decides which stages may overtake one that has waited for long.
+//   - wording has the names and amounts of messages.
 //   - check has the named checks that a stage has to pass.
 //   - cycle runs scheduling cycles: it admits, preempts, evicts, and settles decisions.
 //   - report explains refusals, and returns views, counts and charges. It changes no decision.
@@ -39,6 +41,9 @@
 //
 // Pending stages are ordered by priority, then stages of JobSets that continue, then the submission of the JobSet or its last eviction.
 // Under StrictFIFO a stage that does not fit blocks all stages behind it except those of hold segments in progress (check isNotBehind).
+//
+// Under BestEffortFIFO the first stage that has waited for as long as its ClusterQueue says is due: nominal quota is reserved for it, and the stages behind
+// it overtake only if they do not delay it (check DelaysNone).
 //
 // # Co-admission groups
 //

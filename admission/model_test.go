@@ -48,6 +48,7 @@ func drawModel(t *rapid.T, policy string) *model {
 		CoStart: admission.CoStart{
 			IsEnabled: rapid.Bool().Draw(t, "co-start"), ReserveFor: rapid.SampledFrom([]time.Duration{longest, 5 * time.Second, 0}).Draw(t, "reserve for"),
 		},
+		Reservation: admission.Reservation{IsEnabled: rapid.Bool().Draw(t, "reservation"), After: rapid.SampledFrom([]time.Duration{0, 10 * time.Second, longest}).Draw(t, "after")},
 	}
 	if rapid.Bool().Draw(t, "protects") {
 		config.MinimumRuntime = time.Duration(rapid.IntRange(0, 20).Draw(t, "minimum runtime")) * time.Second

@@ -130,6 +130,9 @@ const (
 	// co-start. Users may set it.
 	CoStartAnnotation = "tranche.dev/co-start-reserve-for"
 
+	// ReserveAfterAnnotation overrides, on a ClusterQueue, reservation.after of the configuration: a duration, or Never. Users may set it.
+	ReserveAfterAnnotation = "tranche.dev/reserve-after"
+
 	// EngineAnnotation names, on a ClusterQueue, who admits in its cohort tree in the mode Beside: EngineTranche or EngineKueue, which is the
 	// default. Tranche admits if all ClusterQueues of the tree have the same value, and spec.stopPolicy is Hold in all of them. Users may set it.
 	EngineAnnotation = "tranche.dev/engine"

@@ -57,6 +57,11 @@ type Element[M any, S, T comparable] struct {
 // Precedes reports whether a stage comes before another stage of the same Pending.
 func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool { return t.order(other) < 0 }
 
+// HasPrecedence reports whether a stage comes before another stage of the same Pending if it does not count which JobSets have begun.
+func (t *Element[M, S, T]) HasPrecedence(other *Element[M, S, T]) bool {
+	return cmp.Or(cmp.Compare(t.equivClass.lead, other.equivClass.lead), t.WithoutStanding().Compare(other.WithoutStanding())) < 0
+}
+
 // order is Precedes as a comparison function for sorting.
 func (t *Element[M, S, T]) order(other *Element[M, S, T]) int {
 	if c := cmp.Compare(t.equivClass.lead, other.equivClass.lead); c != 0 {

@@ -26,6 +26,12 @@ type Position struct {
 	UID      types.UID
 }
 
+// WithoutStanding returns the position as if its JobSet had not begun.
+func (p Position) WithoutStanding() Position {
+	p.Standing = New
+	return p
+}
+
 // Compare returns a negative number if p comes before other.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(

@@ -56,6 +56,7 @@ func randomLines(t *rapid.T) []string {
 			rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"), strategy.Draw(t, "strategy"), policy.Draw(t, "policy"),
 			rapid.SampledFrom([]string{"", " within=LowerPriority", " checks=c@b"}).Draw(t, "more"),
 			rapid.SampledFrom([]string{"", " costart=1m", " costart=0s", " costart=Never"}).Draw(t, "co-start")+
+				rapid.SampledFrom([]string{"", " reserve-after=0s", " reserve-after=2m"}).Draw(t, "reservation")+
 				rapid.SampledFrom([]string{"", " minimum-runtime=4m"}).Draw(t, "minimum runtime")))
 	}
 	var jobs, jobSets []string

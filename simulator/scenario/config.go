@@ -66,6 +66,7 @@ func settings(c *Config) []Option {
 		{Key: "preemption.least-work", set: into(&c.LeastWork, truth)},
 		{Key: "preemption.minimum-runtime", set: into(&c.MinimumRuntime, duration)},
 		{Key: "preemption-strategies", set: into(&c.PreemptionStrategies, list(anyText[preempt.Strategy]))},
+		{Key: "reservation.after", set: then(span, func(v string) { c.Reservation = reservation(v) })},
 		{Key: "stage-admission", set: into(&c.StageAdmission, anyText)},
 		{Key: "wait-for-pods-ready.block-admission", set: intoPointer(&pods.BlockAdmission, truth)},
 		{Key: "wait-for-pods-ready.enable", set: intoPointer(&pods.Enable, truth)},
@@ -76,6 +77,12 @@ func settings(c *Config) []Option {
 		{Key: "wait-for-pods-ready.requeuing-strategy.timestamp", set: into(&pods.RequeuingStrategy.Timestamp, anyText)},
 		{Key: "wait-for-pods-ready.timeout", set: intoPointer(&pods.Timeout, apiDuration)},
 	}
+}
+
+// reservation converts a duration, or Never.
+func reservation(after string) admission.Reservation {
+	d, err := time.ParseDuration(after)
+	return admission.Reservation{IsEnabled: err == nil, After: d}
 }
 
 // Settings returns the names of all settings.

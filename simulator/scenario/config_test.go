@@ -28,6 +28,7 @@ func TestSettings(t *testing.T) {
 		"co-start.enable":                      {"false", "never"},
 		"co-start.reserve-for":                 {"10m", "-1s"},
 		"devices":                              {"a:b/c,d:e/f", "a"},
+		"reservation.after":                    {"20m", "never"},
 		"fair-sharing":                         {"true", "1"},
 		"keep-place-after-eviction":            {"true", "no"},
 		"preemption-strategies":                {"LessThanInitialShare", ""},
@@ -64,7 +65,8 @@ func TestSettings(t *testing.T) {
 			AdmissionFairSharing: &admission.UsagePolicy{UsageHalfLifeTime: time.Hour, UsageSamplingInterval: 10 * time.Minute},
 			BlockAdmission:       true, Charges: charge.Rules{ExcludedPrefixes: []string{"a.com", "b.com"}, Transformations: map[corev1.ResourceName]charge.Transformation{}},
 			CoStart: admission.CoStart{ReserveFor: 10 * time.Minute}, Accelerators: []corev1.ResourceName{"gpu", "example.com/npu"},
-			Devices: device.Mapping{"a": "b/c", "d": "e/f"}, KeepPlaceAfterEviction: true,
+			Reservation: admission.Reservation{IsEnabled: true, After: 20 * time.Minute},
+			Devices:     device.Mapping{"a": "b/c", "d": "e/f"}, KeepPlaceAfterEviction: true,
 		},
 		WaitForPodsReady: configapi.WaitForPodsReady{
 			Enable: new(false), Timeout: &metav1.Duration{Duration: 90 * time.Second}, RecoveryTimeout: &metav1.Duration{}, BlockAdmission: new(true),

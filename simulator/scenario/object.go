@@ -161,6 +161,9 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 		{"minimum-runtime", "TIME", "How long a stage runs here before it may be preempted, as annotation tranche.dev/minimum-runtime.", then(duration, func(d time.Duration) {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.MinimumRuntimeAnnotation, d.String())
 		})},
+		{"reserve-after", "TIME|Never", "How long a stage waits before quota is reserved for it, as annotation tranche.dev/reserve-after.", then(span, func(v string) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.ReserveAfterAnnotation, v)
+		})},
 		stopPolicy(&spec.StopPolicy),
 		{
 			"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken.",

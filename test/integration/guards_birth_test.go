@@ -154,10 +154,10 @@ var _ = Describe("The guards of created objects", func() {
 	}, SpecTimeout(patience))
 
 	DescribeTable("refuse a duration that has no meaning", func(ctx SpecContext, value, answer string) {
-		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "guards-", Annotations: map[string]string{apis.CoStartAnnotation: value},
-		}}
-		expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll), answer)
+		for _, name := range []string{apis.CoStartAnnotation, apis.ReserveAfterAnnotation} {
+			queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{GenerateName: "guards-", Annotations: map[string]string{name: value}}}
+			expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll), answer)
+		}
 	},
 		Entry("none", "", "must be a duration from 0s to 8760h", SpecTimeout(patience)),
 		Entry("a word", "soon", `or Never, not "soon"`, SpecTimeout(patience)),

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
@@ -55,6 +56,11 @@ type Candidate struct {
 	GroupCandidate *GroupCandidate
 	// awaitsQuota is true if it waits until quota is released, for itself or for later stages.
 	awaitsQuota bool
+	// due is when the stage is due, and reserves is true if quota is reserved for the first due stage of its ClusterQueue; isDue is true if it is that one.
+	due             time.Time
+	reserves, isDue bool
+	// delays is true if it would delay a due stage.
+	delays bool
 	// searched is the last search for victims.
 	searched *search
 	// RetryAt is when the next stage that it may preempt has run for its minimum runtime. It is zero if there is none.
@@ -127,8 +133,12 @@ func (ck *Checker) Candidate(s *model.Stage) *Candidate {
 			l.PodSets[i].Min = 0
 		}
 	}
-	if s.CoAdmissionGroup() == nil && s.Element.Passes {
-		l.yielding = l.nominalReservers(nil)
+	if s.CoAdmissionGroup() == nil {
+		setDue(ck, l)
+		l.yielding = backfill.Reservers(l.Queue, l.Stage)
+		if s.Element.Passes {
+			l.yielding = l.nominalReservers(nil)
+		}
 	}
 	return l
 }

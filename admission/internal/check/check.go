@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -22,7 +24,7 @@ func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
 		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
-		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
+		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe, delaysNone,
 	}
 }
 
@@ -41,7 +43,11 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		return nil
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
-	yielding = append(yielding, l.nominalReservers(yielding)...)
+	for _, s := range append(backfill.Reservers(l.Queue, l.Stage), l.nominalReservers(nil)...) {
+		if !slices.Contains(yielding, s) {
+			yielding = append(yielding, s)
+		}
+	}
 	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}
@@ -63,6 +69,7 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 			if !l.RetryAt.IsZero() {
 				refusal.Message += "; stages that it may preempt run for their minimum runtime first, the next until " + l.RetryAt.UTC().Format(time.RFC3339)
 			}
+			AddReservation(ck, l, refusal)
 			return refusal
 		}
 	}

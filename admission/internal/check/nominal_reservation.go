@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -16,9 +17,13 @@ import (
 
 // NominalReservation returns the usage to reserve for a stage that waits for quota, or nothing: with the first flavors with which the stage, or the
 // peak that is admitted with it, would use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
-// co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once.
+// co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once. Nor does a stage that would delay a due one, which might
+// wait for that quota.
 func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
-	if !l.awaitsQuota || !l.Queue.MayReserveNominal() || l.Stage.Membership != nil {
+	if l.awaitsQuota && l.Queue.DueStage() == l.Stage {
+		return backfill.Reservation(ck.m, l.Queue)
+	}
+	if !l.awaitsQuota || l.delays || !l.Queue.MayReserveNominal() || l.Stage.Membership != nil {
 		return nil
 	}
 	needs := ck.needs(l)

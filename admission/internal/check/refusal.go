@@ -20,6 +20,7 @@ const (
 	PeakFits         = "PeakFits"
 	CoStartFits      = "CoStartFits"
 	StageUnsafe      = "StageUnsafe"
+	DelaysNone       = "DelaysNone"
 )
 
 // newRefusal returns the refusal of a check for one of Kueue's reasons.

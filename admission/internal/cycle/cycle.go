@@ -130,7 +130,7 @@ func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 
 // stillPasses reports whether a nominee still passes after the decisions since its nomination.
 func (cy *Cycle) stillPasses(n *nominee) bool {
-	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.PeakReservedIn(n.Queue)) == 0 && cy.stillHelps(n) {
+	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.PeakReservedIn(n.Queue)) == 0 && cy.stillHelps(n) && check.Delayed(cy.check, n.Candidate) == nil {
 		return true
 	}
 	if n.Preempts() || n.GroupCandidate != nil {
@@ -141,7 +141,7 @@ func (cy *Cycle) stillPasses(n *nominee) bool {
 	}
 	return cy.check.IgnoringOwnReservations(n.Candidate, func() bool {
 		waitsForPods := cy.m.Config.BlockAdmission && cy.m.Unready > 0
-		return !waitsForPods && n.Queue.Node.Fits(n.Usage) && cy.check.Unsafe(n.Candidate, n.Choice) == nil
+		return !waitsForPods && n.Queue.Node.Fits(n.Usage) && cy.check.Unsafe(n.Candidate, n.Choice) == nil && check.Delayed(cy.check, n.Candidate) == nil
 	})
 }
 

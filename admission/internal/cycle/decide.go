@@ -47,6 +47,7 @@ func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
 }
 
 func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
+	cy.noteDue(l, refusal)
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}

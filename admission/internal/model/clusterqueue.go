@@ -60,6 +60,9 @@ type ClusterQueue struct {
 	Holders *preempt.Queue
 	// Preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
 	Preemptors map[*Stage]struct{}
+	// Due is the stage for which quota is reserved because it has waited for long, or nil. DueTimer is set until another one may be due.
+	Due      *Due
+	DueTimer *timer.Timer[timed]
 	// AdvanceReserved is the sum of the peak reservations. It is charged to the node, too.
 	AdvanceReserved quota.Sum
 	// PeakReservers are the JobSets with a peak reservation here.

@@ -26,6 +26,8 @@ type CohortTree struct {
 	PreemptorQueues map[*ClusterQueue]struct{}
 	// NominalReservers are the stages that reserve nominal quota against borrowers.
 	NominalReservers map[*Stage]struct{}
+	// DueQueues are the ClusterQueues with a due stage, ordered by name.
+	DueQueues []*ClusterQueue
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
 	// Nominated has the queues with a nominee in the current cycle.
@@ -63,20 +65,14 @@ func (m *Model) RebuildTrees() {
 			}
 			m.Schedule.cohortTrees[root] = g
 		}
-		q.CohortTree = g
-		g.Queues = append(g.Queues, q)
+		g.add(q)
 		g.Leader = max(g.Leader, q.leader(m.Config.Leader))
-		if len(q.Preemptors) > 0 {
-			g.PreemptorQueues[q] = struct{}{}
-		}
-		for s := range q.Preemptors {
-			if s.ReservesNominal {
-				g.NominalReservers[s] = struct{}{}
-			}
-		}
 	}
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
+		if !q.Decides() {
+			m.Schedule.EndDue(q)
+		}
 		for s := range q.Preemptors {
 			if !q.Decides() {
 				m.CancelReservation(s)
@@ -92,6 +88,23 @@ func (m *Model) RebuildTrees() {
 	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
 		if j := m.JobSets[uid]; j.ClaimQueue != nil {
 			m.UpdateJobSet(j)
+		}
+	}
+}
+
+// add adds a ClusterQueue with its reservations.
+func (g *CohortTree) add(q *ClusterQueue) {
+	q.CohortTree = g
+	g.Queues = append(g.Queues, q)
+	if q.Due != nil {
+		g.DueQueues = append(g.DueQueues, q)
+	}
+	if len(q.Preemptors) > 0 {
+		g.PreemptorQueues[q] = struct{}{}
+	}
+	for s := range q.Preemptors {
+		if s.ReservesNominal {
+			g.NominalReservers[s] = struct{}{}
 		}
 	}
 }
@@ -143,6 +156,7 @@ func (m *Model) forgetQueues() {
 func (m *Model) forgetQueue(q *ClusterQueue) {
 	delete(m.ClusterQueues, q.Name)
 	m.Timers.Drop(&q.Timer)
+	m.Timers.Drop(&q.DueTimer)
 	m.Finder.Drop(q.Node)
 	m.Tree.Remove(q.Node)
 	m.SafetyTree.Remove(q.Bare)

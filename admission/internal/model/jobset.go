@@ -80,7 +80,7 @@ func (m *Model) JobSet(uid types.UID) *JobSet {
 func (m *Model) NewTopic() quota.ID {
 	const last = math.MinInt32
 	if m.lastTopic == last {
-		m.lastTopic = OthersBorrow
+		m.lastTopic = AnyDue
 	}
 	m.lastTopic--
 	return m.lastTopic

@@ -87,7 +87,7 @@ func New(config settings.Config) (*Model, error) {
 		Demand:            demand.NewCatalog(config.Charges, config.Devices),
 		Schedule:          Schedule{IsStale: true},
 		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
-		lastTopic:         OthersBorrow,
+		lastTopic:         AnyDue,
 		Meter:             fairshare.NewMeter(tree),
 		Finder:            finder,
 		Decay:             decay,

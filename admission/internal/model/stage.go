@@ -50,8 +50,10 @@ type Stage struct {
 	IsTakenFairly bool
 	IsReady       bool
 	// HasNoPods is true if its pods cannot be ready yet, so that no stage waits for them.
-	HasNoPods   bool
-	AdmittedAt  time.Time
+	HasNoPods  bool
+	AdmittedAt time.Time
+	// TimeLimit is how long it may run after AdmittedAt, or 0 if it has no limit.
+	TimeLimit   time.Duration
 	Reservation *Assignment
 	ReservedAt  time.Time
 	// ReadyChecks are the AdmissionChecks that it has passed. IsApproved is true if its reservation of ApprovedAt has been judged to be safe.
@@ -147,6 +149,9 @@ func (m *Model) Enqueue(s *Stage) {
 	var item queue.Item[*Stage, EquivalenceKey]
 	if to != nil {
 		item = m.item(s, j)
+		if to.DueStage() == s {
+			item.Shape.alone = s
+		}
 	}
 	if s.QueuedIn != nil {
 		if s.QueuedIn == to && s.Element.Item == item {
@@ -154,6 +159,9 @@ func (m *Model) Enqueue(s *Stage) {
 		}
 		if s.QueuedIn != to {
 			m.CancelReservation(s)
+			if s.QueuedIn.DueStage() == s {
+				m.Schedule.EndDue(s.QueuedIn)
+			}
 		}
 		s.QueuedIn.PendingQueue.Remove(s.Element)
 		m.Schedule.ScheduleCycle(s.QueuedIn)

@@ -1,9 +1,13 @@
 package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/tranche-dev/tranche/admission/internal/timer"
+)
 
 // A timed is what has a timer: a stage that backs off, until it may be pending again, a JobSet, until a co-start reservation expires, or a ClusterQueue,
-// until one of its stages may preempt another that has run for its minimum runtime.
+// until one of its stages is due, or may preempt another that has run for its minimum runtime.
 type timed struct {
 	stage  *Stage
 	jobSet *JobSet
@@ -21,12 +25,23 @@ func (m *Model) FireTimers() {
 			m.Timers.Drop(&owner.jobSet.Timer)
 			m.UpdateJobSet(owner.jobSet)
 		case owner.queue != nil:
-			m.Timers.Drop(&owner.queue.Timer)
+			for _, t := range []**timer.Timer[timed]{&owner.queue.Timer, &owner.queue.DueTimer} {
+				if at, isSet := (*t).At(); isSet && !at.After(m.Now) {
+					m.Timers.Drop(t)
+				}
+			}
 			m.Schedule.WakeQueue(owner.queue)
 		default:
 			m.Timers.Drop(&owner.stage.Timer)
 			m.Refresh(owner.stage)
 		}
+	}
+}
+
+// AwaitDue wakes a ClusterQueue when a stage of it will be due.
+func (m *Model) AwaitDue(q *ClusterQueue, at time.Time) {
+	if first, isSet := q.DueTimer.At(); !isSet || at.Before(first) {
+		m.Timers.Put(&q.DueTimer, at, timed{queue: q})
 	}
 }
 
@@ -41,7 +56,7 @@ func (m *Model) setTimer(s *Stage) {
 
 // WakeAt wakes a ClusterQueue at some time, unless it is woken before.
 func (q *ClusterQueue) WakeAt(m *Model, at time.Time) {
-	if q.Timer == nil || at.Before(q.Timer.At()) {
+	if before, isSet := q.Timer.At(); !isSet || at.Before(before) {
 		m.Timers.Put(&q.Timer, at, timed{queue: q})
 	}
 }

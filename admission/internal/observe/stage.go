@@ -160,6 +160,16 @@ func number(s string) int {
 	return n
 }
 
+// timeLimitOf returns how long a quota Workload may still run when it is admitted, or 0 if it has no limit.
+func timeLimitOf(object *kueue.Workload) time.Duration {
+	limit := object.Spec.MaximumExecutionTimeSeconds
+	if limit == nil {
+		return 0
+	}
+	left := time.Duration(*limit-ptr.Deref(object.Status.AccumulatedPastExecutionTimeSeconds, 0)) * time.Second
+	return max(left, time.Second)
+}
+
 // adoptStatus records the state that the object reports.
 func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 	s.IsFinished = quotaworkload.IsTrue(object, kueue.WorkloadFinished)
@@ -168,6 +178,7 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 	if c := trueCondition(object, kueue.WorkloadAdmitted); c != nil {
 		s.AdmittedAt, s.IsAdmitted = c.LastTransitionTime.Time, true
 	}
+	s.TimeLimit = timeLimitOf(object)
 	s.Evicted, s.IsEvicted = time.Time{}, false
 	if s.Evicting == 0 {
 		c := trueCondition(object, kueue.WorkloadPreempted)

@@ -141,7 +141,7 @@ func (q *Spec) advisories() string {
 		message += ", but correct spec.resourceGroups: " + strings.Join(q.Remarks[:min(len(q.Remarks), maxRemarks)], "; ")
 	}
 	if len(q.annotationRemarks) > 0 {
-		message += ", but correct " + strings.Join(q.annotationRemarks, "; and ")
+		message += ", but correct " + strings.Join(q.annotationRemarks, "; ")
 	}
 	if len(q.Deleted) > 0 {
 		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.Deleted, ", ") +

@@ -18,12 +18,9 @@ type CoStart struct {
 
 // coStartOf reads the annotation of a ClusterQueue. Without one, and with one that is wrong, the setting is nil. remark says what is wrong.
 func coStartOf(object *kueue.ClusterQueue) (setting *CoStart, remark string) {
-	if object.Annotations[apis.CoStartAnnotation] == apis.Never {
-		return &CoStart{}, ""
-	}
-	reserveFor, remark := spanOf(object, apis.CoStartAnnotation, ", or "+apis.Never)
-	if reserveFor == nil {
+	span, isEnabled, remark := spanOrNever(object, apis.CoStartAnnotation)
+	if span == nil {
 		return nil, remark
 	}
-	return &CoStart{IsEnabled: true, ReserveFor: *reserveFor}, ""
+	return &CoStart{IsEnabled: isEnabled, ReserveFor: *span}, ""
 }

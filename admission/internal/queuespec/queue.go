@@ -28,10 +28,12 @@ type Spec struct {
 	CoStart *CoStart
 	// MinimumRuntime is nil if the ClusterQueue does not override the configuration.
 	MinimumRuntime *time.Duration
-	Cohort         string
-	Weight         float64
-	Groups         []kueue.ResourceGroup
-	Fungibility    flavor.Fungibility
+	// Reservation is nil if the ClusterQueue does not override the configuration.
+	Reservation *Reservation
+	Cohort      string
+	Weight      float64
+	Groups      []kueue.ResourceGroup
+	Fungibility flavor.Fungibility
 	// IsUsageBased is true if the order of its LocalQueues depends on their past usage.
 	IsUsageBased bool
 	Preemption   kueue.ClusterQueuePreemption
@@ -124,10 +126,7 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	}
 	q.Checks = ptr.Deref(spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
-	var remarks [2]string
-	q.CoStart, remarks[0] = coStartOf(object)
-	q.MinimumRuntime, remarks[1] = spanOf(object, apis.MinimumRuntimeAnnotation, "")
-	q.annotationRemarks = slices.DeleteFunc(remarks[:], func(remark string) bool { return remark == "" })
+	q.adoptSpans(object)
 	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
 	q.Groups = spec.ResourceGroups
 	q.Fungibility = flavor.NewFungibility(spec.FlavorFungibility)
@@ -147,9 +146,18 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	return !q.saysTheSameAs(&before)
 }
 
+// adoptSpans reads the annotations with a duration.
+func (q *Spec) adoptSpans(object *kueue.ClusterQueue) {
+	var remarks [3]string
+	q.CoStart, remarks[0] = coStartOf(object)
+	q.Reservation, remarks[1] = reservationOf(object)
+	q.MinimumRuntime, remarks[2] = spanOf(object, apis.MinimumRuntimeAnnotation, "")
+	q.annotationRemarks = slices.DeleteFunc(remarks[:], func(remark string) bool { return remark == "" })
+}
+
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.MinimumRuntime, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.Reservation, Reservation{}), q.Reservation == nil, ptr.Deref(q.MinimumRuntime, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

@@ -22,3 +22,12 @@ func spanOf(object *kueue.ClusterQueue, key, otherValues string) (span *time.Dur
 	}
 	return &d, ""
 }
+
+// spanOrNever reads an annotation that is a duration, or Never: then isEnabled is false.
+func spanOrNever(object *kueue.ClusterQueue, key string) (span *time.Duration, isEnabled bool, remark string) {
+	if object.Annotations[key] == apis.Never {
+		return new(time.Duration), false, ""
+	}
+	span, remark = spanOf(object, key, ", or "+apis.Never)
+	return span, span != nil, remark
+}

@@ -38,6 +38,8 @@ type Config struct {
 	MinimumRuntime time.Duration
 	// LeastWork is true if, at equal priority, stages are preempted first that lose the least time of accelerators.
 	LeastWork bool
+	// Reservation is when quota is reserved for a stage that waits, unless the ClusterQueue overrides it.
+	Reservation queuespec.Reservation
 	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
 	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
@@ -71,6 +73,14 @@ func (c *Config) MinimumRuntimeOf(q *queuespec.Spec) time.Duration {
 		return *q.MinimumRuntime
 	}
 	return c.MinimumRuntime
+}
+
+// ReservationOf returns the setting of a ClusterQueue.
+func (c *Config) ReservationOf(q *queuespec.Spec) queuespec.Reservation {
+	if q.Reservation != nil {
+		return *q.Reservation
+	}
+	return c.Reservation
 }
 
 // HasAccelerators reports whether a usage has accelerators.
@@ -127,6 +137,9 @@ func (c *Config) Complete() error {
 	}
 	if c.MinimumRuntime < 0 {
 		return fmt.Errorf("admission.Config: MinimumRuntime is %v, must not be negative", c.MinimumRuntime)
+	}
+	if c.Reservation.After < 0 {
+		return fmt.Errorf("admission.Config: Reservation.After is %v, must not be negative", c.Reservation.After)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

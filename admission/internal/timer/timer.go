@@ -14,14 +14,19 @@ type Timer[O any] struct {
 	index int
 }
 
-// At returns the time.
-func (t *Timer[O]) At() time.Time { return t.at }
-
 // Precedes compares the times.
 func (t *Timer[O]) Precedes(other *Timer[O]) bool { return t.at.Before(other.at) }
 
 // Place is for package ranking.
 func (t *Timer[O]) Place() *int { return &t.index }
+
+// At returns the time of a timer, which may be nil.
+func (t *Timer[O]) At() (at time.Time, isSet bool) {
+	if t == nil {
+		return time.Time{}, false
+	}
+	return t.at, true
+}
 
 // A Set has at most one timer for each owner, which keeps it where the functions can change it. The zero Set has none.
 type Set[O any] struct{ timers ranking.Ranking[*Timer[O]] }

@@ -59,6 +59,8 @@ type Configuration struct {
 
 	// Preemption configures which stages are preempted.
 	Preemption Preemption `json:"preemption,omitzero"`
+	// Reservation configures when quota is reserved for a stage that has waited for it for long.
+	Reservation Reservation `json:"reservation,omitzero"`
 
 	// Gang configures the gangs of JobSets.
 	Gang Gang `json:"gang,omitempty"`

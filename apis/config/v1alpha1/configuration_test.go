@@ -182,11 +182,17 @@ metrics: {bindAddress: "127.0.0.1:0"}
 health: {healthProbeBindAddress: "[::1]:65535"}
 logging: {verbosity: 10, format: text}
 stageAdmission: Reserve
+reservation: {after: 8760h}
 waitForPodsReady:
   {enable: true, timeout: 1s, recoveryTimeout: 0s, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffBaseSeconds: 0, backoffMaxSeconds: 0}}
 fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourceWeights: {cpu: 0, nvidia.com/gpu: 2.5}}
 `},
+		"reservation at once":     {"reservation: {after: 0s}", nil},
+		"no reservation":          {"reservation: {after: Never}", nil},
+		"negative reservation":    {"reservation: {after: -1s}", []string{"reservation.after"}},
+		"reservation in years":    {"reservation: {after: 8761h}", []string{"reservation.after"}},
+		"reservation in words":    {"reservation: {after: soon}", []string{"reservation.after"}},
 		"timeout zero":            {"waitForPodsReady: {timeout: 0s}", []string{"waitForPodsReady.timeout"}},
 		"timeout when off":        {"waitForPodsReady: {enable: false, timeout: -1s}", []string{"waitForPodsReady.timeout", "waitForPodsReady.recoveryTimeout"}},
 		"recoveryTimeout":         {"waitForPodsReady: {recoveryTimeout: -1s}", []string{"waitForPodsReady.recoveryTimeout"}},

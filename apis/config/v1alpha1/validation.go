@@ -52,6 +52,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
 		c.CoStart.validate(field.NewPath("coStart")),
 		c.Preemption.validate(field.NewPath("preemption")),
+		c.Reservation.validate(field.NewPath("reservation")),
 		c.Gang.validate(field.NewPath("gang")),
 		c.PodGroups.validate(field.NewPath("podGroups")),
 		c.GroupStart.validate(field.NewPath("groupStart")),

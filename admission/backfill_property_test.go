@@ -1,0 +1,186 @@
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// A stream is a world in which small stages keep coming in all ClusterQueues, so that a large one never finds its quota free by chance.
+type stream struct {
+	*model
+	submitted int
+}
+
+// dueAfter is how long the stages of a stream wait before they are due, in seconds.
+const dueAfter = 5
+
+func drawStream(t *rapid.T) *stream {
+	config := admission.Config{
+		FairSharing: rapid.Bool().Draw(t, "fair"), CoStart: admission.CoStart{IsEnabled: rapid.Bool().Draw(t, "co-start"), ReserveFor: longest},
+		Reservation: admission.Reservation{IsEnabled: true, After: dueAfter * time.Second},
+	}
+	s := &stream{model: &model{
+		world: newWorld(t, config), whole: map[string]*kueue.ClusterQueue{}, evicting: map[string]bool{}, growths: map[string][]string{},
+	}}
+	policy := rapid.SampledFrom([]kueue.PreemptionPolicy{kueue.PreemptionPolicyNever, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyAny})
+	for _, name := range []string{"q", "p", "r"}[:rapid.IntRange(1, 3).Draw(t, "queues")] {
+		s.queue(name, fmt.Sprintf("a: cpu=%d gpu=%d", rapid.IntRange(3, 6).Draw(t, "cpu"), rapid.IntRange(3, 6).Draw(t, "gpu")), inCohort("c"), func(q *kueue.ClusterQueue) {
+			q.Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: policy.Draw(t, "reclaim"), WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+			if rapid.Bool().Draw(t, "limits") {
+				drawLimits(t, q)
+			}
+		})
+		s.whole[name] = s.queues[name]
+	}
+	return s
+}
+
+// drawUsage draws the requests of a small stage, or of a large one that needs the nominal quota of its ClusterQueue.
+func (s *stream) drawUsage(t *rapid.T, queue, name string) (cpu, gpus int) {
+	if name == large {
+		r := s.queues[queue].Spec.ResourceGroups[0].Flavors[0].Resources
+		return int(r[0].NominalQuota.Value()) - rapid.IntRange(0, 1).Draw(t, "left"), int(r[1].NominalQuota.Value())
+	}
+	return rapid.IntRange(0, 2).Draw(t, "cpu"), rapid.IntRange(0, 2).Draw(t, "gpu")
+}
+
+// submitTo submits a stage, or a JobSet whose launcher starts workers, that fits the nominal quota of its ClusterQueue.
+func (s *stream) submitTo(t *rapid.T, queue, name string) {
+	cpu, gpus := s.drawUsage(t, queue, name)
+	if kind := rapid.IntRange(0, 3).Draw(t, "kind"); kind > 0 {
+		s.lone(queue, name, fmt.Sprintf("cpu=%d gpu=%d", cpu, gpus), func(wl *kueue.Workload) {
+			if limit := rapid.Int32Range(0, 20).Draw(t, "limit"); limit > 0 && name != large {
+				wl.Spec.MaximumExecutionTimeSeconds = &limit
+			}
+		})
+		return
+	}
+	launcher := rapid.IntRange(0, cpu).Draw(t, "launcher")
+	s.submit(queue, name, job{name: "launch", requests: fmt.Sprintf("cpu=%d", launcher)},
+		job{name: "work", requests: fmt.Sprintf("cpu=%d gpu=%d", cpu-launcher, gpus), after: []string{"launch Ready"}},
+		job{name: "eval", requests: fmt.Sprintf("gpu=%d", gpus), after: []string{"work Complete"}})
+}
+
+const large = "large"
+
+// step lets small stages come, so that some wait in each ClusterQueue, and lets the Engine decide.
+func (s *stream) step(t *rapid.T) {
+	s.clock++
+	waiting := map[string]int{}
+	for _, wl := range s.workloads {
+		if wl.Status.Admission == nil && !isFinished(wl) {
+			waiting[string(wl.Spec.QueueName)]++
+		}
+	}
+	for _, queue := range slices.Sorted(maps.Keys(s.queues)) {
+		for range 4 - waiting[queue] {
+			s.submitted++
+			s.submitTo(t, queue, fmt.Sprint("small", s.submitted))
+		}
+	}
+	if rapid.IntRange(0, 15).Draw(t, "kill") == 0 {
+		s.restart()
+	}
+	s.decide(t)
+	for _, key := range slices.SortedFunc(maps.Keys(s.workloads), compareNames) {
+		if wl := s.workloads[key]; s.jobSetOf(key) == nil && isLeaving(wl) && !isFinished(wl) {
+			s.leave(key.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.evicting)) {
+		s.stop(s.jobSets[name])
+	}
+	s.decide(t)
+	s.endLimits(t)
+}
+
+// endLimits ends the stages whose execution time has expired.
+func (s *stream) endLimits(t *rapid.T) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.workloads), compareNames) {
+		wl := s.workloads[key]
+		if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil && wl.Status.Admission != nil && !isFinished(wl) {
+			for _, c := range wl.Status.Conditions {
+				if c.Type == kueue.WorkloadAdmitted && !c.LastTransitionTime.Add(time.Duration(*limit)*time.Second).After(s.now()) {
+					s.change(key.Name, finish)
+					s.decide(t)
+				}
+			}
+		}
+	}
+}
+
+// round ends all that runs when it is called, in any order, as far as that does not wait for quota itself.
+func (s *stream) round(t *rapid.T) {
+	var running []string
+	for _, key := range slices.SortedFunc(maps.Keys(s.workloads), compareNames) {
+		wl := s.workloads[key]
+		switch js := s.jobSetOf(key); {
+		case wl.Status.Admission == nil || isFinished(wl):
+		case js == nil:
+			running = append(running, key.Name)
+		case !slices.Contains(running, js.name):
+			running = append(running, js.name)
+		}
+	}
+	for _, name := range rapid.Permutation(running).Draw(t, "order") {
+		js := s.jobSets[name]
+		if js == nil {
+			if wl := s.workloads[keyOf(name)]; wl.Status.Admission != nil && !isFinished(wl) {
+				s.change(name, finish)
+			}
+			s.step(t)
+			continue
+		}
+		for moves := s.movesOf(js); len(moves) > 0; moves = s.movesOf(js) {
+			moves[0]()
+			s.step(t)
+		}
+	}
+	s.step(t)
+}
+
+func (s *stream) hasStarted() bool {
+	if js := s.jobSets[large]; js != nil {
+		wl := s.workloads[keyOf(js.workload(0))]
+		return wl.Status.Admission != nil || isFinished(wl)
+	}
+	wl := s.workloads[keyOf(large)]
+	return wl.Status.Admission != nil
+}
+
+// TestDueStagesStart: a stage that fits the nominal quota of its ClusterQueue starts after what ran when it became due has ended, in a few rounds: in each
+// round all ends that ran at its begin, and small stages keep coming (I7).
+func TestDueStagesStart(t *testing.T) {
+	const most = 10
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawStream(t)
+		s.step(t)
+		s.submitTo(t, "q", large)
+		for range dueAfter {
+			s.step(t)
+		}
+		for range most {
+			if s.hasStarted() {
+				return
+			}
+			s.round(t)
+		}
+		if !s.hasStarted() {
+			text := ""
+			for _, key := range slices.SortedFunc(maps.Keys(s.workloads), compareNames) {
+				if wl := s.workloads[key]; !isFinished(wl) {
+					text += fmt.Sprintf("\n%s in %s admitted %t %v: %v", key.Name, wl.Spec.QueueName, wl.Status.Admission != nil, wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests, s.engine.Explain(key))
+				}
+			}
+			t.Fatalf("not started after %d rounds:%s\nevictions %q", most, text, s.evictions)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// A stage that has waited for quota for as long as its ClusterQueue says is due: quota is reserved for the first of them, and the others overtake it only if
+// they do not delay it (package backfill).
+
+// AwaitsDue reports whether a candidate that was refused gets a reservation when it is due, and when that is. A member of a co-admission group gets none: it
+// needs quota of all ClusterQueues of the group at once.
+func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
+	return l.due, l.reserves && (l.awaitsQuota || l.Preempts())
+}
+
+// setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota.
+func setDue(ck *Checker, l *Candidate) {
+	setting, other := ck.m.Config.ReservationOf(&l.Queue.Spec), l.Queue.DueStage()
+	l.reserves = setting.IsEnabled && l.Queue.Strategy == queue.BestEffort && l.Stage.Membership == nil
+	l.due = l.Stage.Element.Since.Add(setting.After)
+	l.isDue = l.reserves && !l.due.After(ck.m.Now) && (other == nil || other == l.Stage || l.Stage.Element.HasPrecedence(other.Element))
+}
+
+// DueNeed returns what has to be available for a stage that is due: its usage, or the peak of its hold segment. It is that of the first choice of flavors
+// with which it stays within the nominal quota of its ClusterQueue. It depends on no quota that is in use, so that the reservation is the same after a
+// restart.
+func DueNeed(ck *Checker, l *Candidate) quota.Usage {
+	var first quota.Usage
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		for _, need := range peaksOf(ck, l, choice) {
+			if first == nil {
+				first = need
+			}
+			if !slices.ContainsFunc(need, func(c quota.Charge) bool { return c.Amount > l.Queue.Node.Quota(c.ID).Nominal }) {
+				return need
+			}
+		}
+	}
+	return first
+}
+
+// peaksOf returns alternatives for the most that the JobSet of a stage comes to hold in addition before it releases quota, if the stage is admitted with a
+// choice.
+func peaksOf(ck *Checker, l *Candidate, choice flavor.Choice) []quota.Usage {
+	usage := choice.Usage(l.Items)
+	if !l.hasPlan() || l.Stage.IsGrowth {
+		return []quota.Usage{usage}
+	}
+	before := ck.m.Progress(l.JobSet, l.Queue)
+	after := l.Admitted(before, choice)
+	if len(after.Ahead()) == 0 {
+		return []quota.Usage{usage}
+	}
+	held := before.HeldNow()
+	peaks := after.Peaks()
+	for i, peak := range peaks {
+		peaks[i] = peak.Without(held)
+	}
+	return peaks
+}
+
+// Delayed returns the due stage that a candidate might delay, or nil.
+func Delayed(ck *Checker, l *Candidate) *model.Due {
+	if len(l.Queue.CohortTree.DueQueues) == 0 || l.Choice == nil {
+		return nil
+	}
+	e := backfill.Entrant{Stage: l.Stage, Queue: l.Queue, Peaks: peaksOf(ck, l, l.Choice), Victims: l.Victims, Yielding: l.yielding}
+	holdsOn := l.hasPlan() && !l.Stage.IsGrowth && len(l.Admitted(ck.m.Progress(l.JobSet, l.Queue), l.Choice).Ahead()) > 0
+	if l.Stage.TimeLimit > 0 && !holdsOn && !l.Preempts() && len(l.Queue.Checks) == 0 {
+		e.End = ck.m.Now.Add(l.Stage.TimeLimit)
+	}
+	return e.Delayed(ck.m)
+}
+
+// delaysNone selects the first choice of flavors with which a stage delays no due stage.
+func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
+	due := Delayed(ck, l)
+	if due == nil {
+		return nil
+	}
+	if !l.Preempts() {
+		first := l.Choice
+		for choice := range ck.fitting(l) {
+			if l.choose(choice); !slices.Equal(choice, first) && Delayed(ck, l) == nil && ck.Unsafe(l, choice) == nil {
+				return nil
+			}
+		}
+		l.choose(first)
+	}
+	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
+	l.wait(model.AnyDue, 0)
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		for _, c := range choice.Usage(l.Items) {
+			l.WaitFor(c.ID, c.Amount)
+		}
+	}
+	return newRefusal(DelaysNone, kueue.WorkloadQuotaReservedReasonWaitingForQuota, "fits in ClusterQueue %s, but would delay %s, %s",
+		l.Queue.Name, ck.NameFor(l.Stage, due.Stage), expectation(ck, due))
+}
+
+// expectation describes a due stage for others.
+func expectation(ck *Checker, due *model.Due) string {
+	if start, ok := backfill.Start(ck.m, due.Stage.QueuedIn); ok && start.After(ck.m.Now) {
+		return "which starts by " + start.UTC().Format(time.RFC3339)
+	}
+	return "which has been due since " + due.At.UTC().Format(time.RFC3339)
+}
+
+// AddReservation adds to the refusal of a due stage what is reserved for it. It contains no time that changes while the stage only waits.
+func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
+	due := l.Queue.Due
+	if due == nil || due.Stage != l.Stage || !l.awaitsQuota {
+		return
+	}
+	r.Message += fmt.Sprintf("; due since %s: quota that is released is kept for it, up to %s", due.At.UTC().Format(time.RFC3339), ck.List(due.Need))
+	if start, ok := backfill.Start(ck.m, l.Queue); ok && start.After(ck.m.Now) && r.Check != DelaysNone {
+		r.Message += "; it starts by " + start.UTC().Format(time.RFC3339)
+	}
+}
