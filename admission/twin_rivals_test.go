@@ -459,7 +459,11 @@ func (r *rivalry) makeRoom(b *bid) {
 	if len(b.victims) > 0 {
 		r.recheckForRelease(before, wl)
 	}
-	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: r.exempt(wl)}
+	exempt := r.exempt(wl)
+	for _, other := range b.yielding {
+		exempt[other] = true
+	}
+	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: exempt}
 	if len(b.victims) > 0 && r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil) {
 		// Its victims leave for the reservations of others: it does not wait for them.
 		for _, other := range r.line(b.offer.queue) {

@@ -3,14 +3,18 @@ package simulator
 import (
 	"bytes"
 	"io"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/scope"
@@ -25,10 +29,14 @@ import (
 // An answer may differ only where quota is reserved in the memory of the manager, which no object shows: Unshown names these cases, and the answer has
 // it as a note. Even there both have the same queue and priority.
 func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
-	compared, noted, differing := 0, 0, 0
+	compared, noted, reserved, differing := 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		file := RandomConfiguration(t)
-		text, isRestarted := RandomLimits(t)
+		text, isRestarted, latest := RandomReservations(t), true, 1500
+		if rapid.IntRange(0, 3).Draw(t, "of any kind") == 0 {
+			latest = 4000
+			text, isRestarted = RandomLimits(t)
+		}
 		s := limitedRun(t, text)
 		if isRestarted {
 			s.Course = &durations.Course{Cluster: s.Cluster}
@@ -37,12 +45,12 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 		if err := s.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.runUntil(time.Duration(rapid.IntRange(60, 4000).Draw(t, "at")) * time.Second); err != nil {
+		if err := s.runUntil(time.Duration(rapid.IntRange(60, latest).Draw(t, "at")) * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		taken := snapshotOf(s)
 		taken.Configuration = file
-		read := reread(t, taken)
+		read, reserving := reread(t, taken), reservingQueues(s, taken)
 		for _, key := range PendingStages(taken, func(admission.StageKey) bool { return true }) {
 			study, err := NewStudy(read, &Durations{}, key)
 			if err != nil {
@@ -54,10 +62,14 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 			if want.Pending, isPending = s.Engine.PendingStage(key); isPending {
 				want.Explanation, _ = s.Engine.Explanation(key)
 			}
-			note := scope.Unshown(influencing(read, []admission.StageKey{key}))
+			part := influencing(read, []admission.StageKey{key})
+			note := scope.Unshown(part)
 			compared++
 			if note != "" {
 				noted++
+			}
+			if slices.ContainsFunc(part.ClusterQueues, func(q *kueue.ClusterQueue) bool { return reserving[q.Name] }) {
+				reserved++
 			}
 			diff := gocmp.Diff(want, got)
 			if isQueued == isPending && diff == "" {
@@ -72,10 +84,43 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d answers, of which %d have a note, and %d differ", compared, noted, differing)
+	t.Logf("%d answers, of which %d have a note, %d are about queues with a reservation for a stage that waits, and %d differ", compared, noted, reserved, differing)
 	if compared == noted || noted == 0 {
 		t.Errorf("%d of %d answers have a note: these worlds are too much alike", noted, compared)
 	}
+	if reserved*10 < compared {
+		t.Errorf("only %d of %d answers are about queues with a reservation for a stage that waits", reserved, compared)
+	}
+}
+
+// reservingQueues returns the ClusterQueues in which the manager reserves quota for a stage that waits: until its victims have left, or because it is the
+// head of a StrictFIFO queue. Its answers about others name these reservations.
+func reservingQueues(s *simulation, taken *snapshot.Snapshot) map[string]bool {
+	queues := map[string]bool{}
+	for _, key := range PendingStages(taken, func(admission.StageKey) bool { return true }) {
+		e, _ := s.Engine.Explanation(key)
+		if p, isPending := s.Engine.PendingStage(key); isPending && e.Check == "RoomIsMade" {
+			queues[p.ClusterQueue] = true
+		}
+		for _, a := range e.Alternatives {
+			for _, shortage := range a.Shortages {
+				for _, h := range shortage.Holders {
+					if h.Kept && !holdsQuota(taken, &h) {
+						queues[h.ClusterQueue] = true
+					}
+				}
+			}
+		}
+	}
+	return queues
+}
+
+// holdsQuota reports whether a quota Workload of a holder has quota.
+func holdsQuota(taken *snapshot.Snapshot, h *visibility.Holder) bool {
+	return slices.ContainsFunc(taken.Workloads, func(w *kueue.Workload) bool {
+		isItself := w.Name == h.Name || len(w.OwnerReferences) > 0 && w.OwnerReferences[0].Name == h.Name
+		return isItself && w.Namespace == h.Namespace && quotaworkload.HoldsQuota(w)
+	})
 }
 
 // limitedRun returns a simulation of a scenario of RandomLimits that has not been started.

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -160,6 +162,10 @@ func TestForecastsComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		file := RandomConfiguration(t)
 		text, isRestarted := RandomLimits(t)
+		at := rapid.IntRange(600, 4000).Draw(t, "at")
+		if rapid.Bool().Draw(t, "counts usage") {
+			text, at = countUsage(t, file, text, at)
+		}
 		script, err := scenario.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +191,7 @@ func TestForecastsComeTrue(t *testing.T) {
 		if err := scheduleGangs(s, text); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.runUntil(time.Duration(rapid.IntRange(600, 4000).Draw(t, "at")) * time.Second); err != nil {
+		if err := s.runUntil(time.Duration(at) * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		taken := snapshotOf(s)
@@ -222,6 +228,27 @@ func TestForecastStopsAfterChecks(t *testing.T) {
 	if !errors.Is(err, errInterrupted) || f.decisions > 30 {
 		t.Errorf("%v, after %d decisions and %d checks of stages", err, f.decisions, f.Engine.Checked())
 	}
+}
+
+// countUsage lets past usage determine the order in a scenario. It returns when to take the snapshot. The manager checks only once in a sampling interval
+// whether a stage comes before the first of a StrictFIFO queue, or before an equal one that holds quota, because usage has decayed: where it does so,
+// that is the time of a sample, and any time where it does not.
+func countUsage(t *rapid.T, file *configapi.Configuration, text string, at int) (changed string, takenAt int) {
+	seconds := rapid.SampledFrom([]int{60, 600, 3600}).Draw(t, "interval")
+	file.AdmissionFairSharing = &configapi.AdmissionFairSharing{
+		UsageHalfLifeTime:     &metav1.Duration{Duration: time.Duration(rapid.SampledFrom([]int{60, 600, 0}).Draw(t, "half-life")) * time.Minute},
+		UsageSamplingInterval: &metav1.Duration{Duration: time.Duration(seconds) * time.Second},
+	}
+	for _, queue := range []string{"x", "y"} {
+		if rapid.IntRange(0, 3).Draw(t, "is in order of submission") > 0 {
+			text = strings.Replace(text, "\nqueue "+queue+" ", "\nqueue "+queue+" scope=UsageBasedAdmissionFairSharing ", 1)
+		}
+		text = strings.Replace(text, "\nlocalqueue "+queue+"2 ", fmt.Sprintf("\nlocalqueue %s2 weight=%d ", queue, rapid.IntRange(0, 3).Draw(t, "weight")), 1)
+	}
+	if rapid.Bool().Draw(t, "checks at samples") {
+		return text, (at + seconds - 1) / seconds * seconds
+	}
+	return strings.NewReplacer("StrictFIFO", "BestEffortFIFO", "LowerOrNewerEqualPriority", "LowerPriority").Replace(text), at
 }
 
 // copied returns a snapshot with copies of the objects that are not copied when it is simulated.

@@ -18,8 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// RandomConfiguration draws the settings of the manager that decide who is admitted and when, but admissionFairSharing: Forecast documents that usage is
-// sampled at other times.
+// RandomConfiguration draws the settings of the manager that decide who is admitted and when, but admissionFairSharing, which countUsage adds.
 func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 	file := &configapi.Configuration{}
 	file.StageAdmission = rapid.SampledFrom([]configapi.StageAdmission{"", configapi.StageAdmissionGreedy, configapi.StageAdmissionReserve}).Draw(t, "stage admission")
@@ -46,6 +45,19 @@ func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 // Stages are restarted if they are preempted, or have growths.
 func RandomLimits(t *rapid.T) (text string, isRestarted bool) {
 	w := &limitedWorld{T: t, isRestarted: rapid.Bool().Draw(t, "preempts")}
+	w.draw()
+	return w.text.String(), w.isRestarted
+}
+
+// RandomReservations draws a scenario like those of RandomLimits, in which stages preempt others and the pods of victims take time to terminate. Meanwhile
+// quota is reserved for the preemptors, and for the heads of StrictFIFO queues.
+func RandomReservations(t *rapid.T) string {
+	w := &limitedWorld{T: t, isRestarted: true, isSlow: true}
+	w.draw()
+	return w.text.String()
+}
+
+func (w *limitedWorld) draw() {
 	w.line("# Every stage runs as long as its limit.")
 	w.line("admissioncheck c")
 	w.line("flavor a")
@@ -59,14 +71,17 @@ func RandomLimits(t *rapid.T) (text string, isRestarted bool) {
 	for _, queue := range []string{"x", "y"} {
 		w.queue(queue, w.one("cohort", cohorts...))
 	}
-	for i := range w.number("jobs", 1, 10) {
+	fewest, most := 1, 10
+	if w.isSlow {
+		fewest, most = 8, 14
+	}
+	for i := range w.number("jobs", fewest, most) {
 		if w.number("is a gang", 0, 9) == 0 {
 			w.gang(fmt.Sprintf("g%d", i))
 		} else {
 			w.submission(fmt.Sprintf("j%d", i))
 		}
 	}
-	return w.text.String(), w.isRestarted
 }
 
 // A limitedWorld is a scenario that is being drawn.
@@ -77,6 +92,8 @@ type limitedWorld struct {
 	isRestarted bool
 	// isContested is true if the ClusterQueues have next to no quota of their own, and compete for that of an idle one.
 	isContested bool
+	// isSlow is true if pods take time to terminate.
+	isSlow bool
 }
 
 func (w *limitedWorld) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
@@ -141,8 +158,11 @@ func (w *limitedWorld) queue(name, cohort string) {
 	fields += w.one("checks", "", "", " checks=c", " checks=c@b")
 	fields += w.one("policy", "", " policy=Safe", " policy=Reserve", " policy=Greedy")
 	a, b := w.number("a", 2, 8), w.number("b", 0, 4)
-	if w.isContested {
+	switch {
+	case w.isContested:
 		a, b = a/4, 0
+	case w.isSlow:
+		a, b = 2+a/4, 0
 	}
 	w.line("queue %s a:gpu=%d%s b:gpu=%d%s d:cpu=%d%s strategy=%s%s", name, a, limits(), b, limits(), w.number("d", 2, 8), limits(),
 		w.one("strategy", "StrictFIFO", "BestEffortFIFO"), fields)
@@ -165,6 +185,10 @@ func (w *limitedWorld) submission(name string) {
 	)
 	pods, minutes, at := w.number("pods", 1, 4), w.number("limit", 1, 40), w.number("at", 0, 600)
 	more := w.one("tolerates", "", " tolerates=spot")
+	if w.isSlow {
+		minutes += 20
+		more += fmt.Sprintf(" stop-after=%dm", w.number("stop", 5, 60))
+	}
 	isJobSet := strings.HasPrefix(shape, "stages=")
 	if isJobSet {
 		more += w.one("policy of the JobSet", "", "", "", " policy=Greedy", " policy=Reserve")

@@ -74,16 +74,23 @@ func (d *Decay) Release(a *Account, u quota.Usage, now time.Time) {
 }
 
 // Level returns one number for the past and imminent usage of a LocalQueue. The lower one is served first. A LocalQueue without weight comes
-// after all that have one.
+// after all that have one. It does not change the Account: what is asked in between must not change how numbers are rounded.
 func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
 	if weight <= 0 {
 		return math.Inf(1)
 	}
-	d.advance(a, now)
-	penalty := d.weight(d.policy.UsageSamplingInterval)
+	penalty, w := d.weight(d.policy.UsageSamplingInterval), 0.0
+	if elapsed := now.Sub(a.at); elapsed > 0 && !a.at.IsZero() {
+		w = d.weight(elapsed)
+	}
 	var level float64
-	for r, used := range a.consumed {
-		level += d.resourceWeight(r) * used
+	if d.policy.UsageHalfLifeTime > 0 {
+		for r, used := range a.consumed {
+			level += d.resourceWeight(r) * (1 - w) * used
+		}
+	}
+	for _, c := range a.running.Usage() {
+		level += d.resourceWeight(d.index.Resource(c.ID)) * w * d.units(c)
 	}
 	for _, c := range a.entered.Usage() {
 		level += d.resourceWeight(d.index.Resource(c.ID)) * penalty * d.units(c)
@@ -91,7 +98,8 @@ func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
 	return level / weight
 }
 
-// Status returns the values that must survive a restart, exact to a thousandth.
+// Status returns the values that must survive a restart, exact to a thousandth. The Account continues from these values, so that it is the same as one that
+// is restored from them.
 func (d *Decay) Status(a *Account, now time.Time) *kueue.LocalQueueAdmissionFairSharingStatus {
 	d.advance(a, now)
 	s := &kueue.LocalQueueAdmissionFairSharingStatus{ConsumedResources: corev1.ResourceList{}, LastUpdate: metav1.NewTime(a.at)}
@@ -104,6 +112,7 @@ func (d *Decay) Status(a *Account, now time.Time) *kueue.LocalQueueAdmissionFair
 			s.ConsumedResources[d.index.ResourceName(r)] = *q
 		}
 	}
+	a.consumed = d.Restore(s).consumed
 	return s
 }
 

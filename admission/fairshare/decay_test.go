@@ -45,8 +45,8 @@ func TestDecay(t *testing.T) {
 	if got := d.Level(&a, 2, start.Add(4*time.Hour)); !near(got, 6./4/2) {
 		t.Errorf("level %v, want %v", got, 6./4/2)
 	}
-	if got := d.Level(&a, 1, start); !near(got, 6./4) {
-		t.Errorf("level %v after time went back, want %v", got, 6./4)
+	if got := d.Level(&a, 1, start); !near(got, 6) {
+		t.Errorf("level %v before the last change, want that of the change, %v", got, 6)
 	}
 	if got := d.Level(&a, 0, start); !math.IsInf(got, 1) {
 		t.Errorf("level %v without weight", got)

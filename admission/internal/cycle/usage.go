@@ -33,6 +33,7 @@ func (cy *Cycle) settleTransfers() {
 	for _, t := range cy.m.Transfers {
 		if t.Queue.Account != nil {
 			cy.carryOut(t)
+			cy.sampleUsage(t.Queue)
 			cy.reorder(t.Queue)
 		}
 	}
@@ -91,19 +92,18 @@ func (cy *Cycle) reorder(q *model.LocalQueue) {
 	}
 }
 
-// sample updates the usage in the status of each LocalQueue once in a sampling interval.
+// sample updates the usage in the status of each LocalQueue once in a sampling interval, at times that do not depend on when the manager started.
 func (cy *Cycle) sample() {
 	if cy.m.Now.Before(cy.nextSample) {
 		return
 	}
-	cy.nextSample = cy.m.Now.Add(cy.m.Config.AdmissionFairSharing.UsageSamplingInterval)
+	interval := cy.m.Config.AdmissionFairSharing.UsageSamplingInterval
+	cy.nextSample = cy.m.Now.Truncate(interval).Add(interval)
 	for _, q := range cy.m.LocalQueues {
 		if q.Account == nil {
 			continue
 		}
-		q.Sampled = cy.m.Decay.Status(q.Account, cy.m.Now)
-		cy.addUnused(q)
-		cy.m.Changes.NoteLocalChange(q)
+		cy.sampleUsage(q)
 	}
 	for _, q := range cy.m.ClusterQueues {
 		switch {
@@ -116,6 +116,14 @@ func (cy *Cycle) sample() {
 			cy.m.Schedule.ScheduleCycle(q)
 		}
 	}
+}
+
+// sampleUsage updates the usage in the status of a LocalQueue. It is up to date after each change of charges, which changes that status anyway: from it and
+// from the stages that hold quota, a restarted manager computes the same account.
+func (cy *Cycle) sampleUsage(q *model.LocalQueue) {
+	q.Sampled = cy.m.Decay.Status(q.Account, cy.m.Now)
+	cy.addUnused(q)
+	cy.m.Changes.NoteLocalChange(q)
 }
 
 // addUnused adds the resources of the ClusterQueue that a LocalQueue has not used, so that its status lists them, too.

@@ -22,7 +22,8 @@ func (m *Model) ReserveForPreemptor(s *Stage, q *ClusterQueue, usage quota.Usage
 	q.CohortTree.PreemptorQueues[q] = struct{}{}
 	if rest := before.Without(usage); len(rest) > 0 {
 		s.LostReservationIn = m.Cycles
-		m.wakeForRelease(top, rest, from)
+		m.wake(top, rest, from.CohortTree)
+		m.Schedule.nominateAgain(top, from.CohortTree)
 	}
 }
 
@@ -48,51 +49,35 @@ func (m *Model) unreserve(s *Stage) *quota.Node {
 // CancelReservation cancels the reservation of a stage that no longer waits for it, and allows it no new one in this cycle for quota that is already being
 // released.
 func (m *Model) CancelReservation(s *Stage) {
-	if s.PreemptQueue != nil {
+	if q, reserved := s.PreemptQueue, s.PreemptReserved; q != nil {
 		s.LostReservationIn = m.Cycles
-	}
-	m.ReleaseReservation(s)
-}
-
-// ReleaseReservation removes a reservation and wakes the stages that may use its quota.
-func (m *Model) ReleaseReservation(s *Stage) {
-	q, reserved := s.PreemptQueue, s.PreemptReserved
-	if top := m.unreserve(s); top != nil {
-		m.wakeForRelease(top, reserved, q)
-		m.Schedule.endTurn(q)
+		m.releaseReserved(m.unreserve(s), reserved, q)
 	}
 }
 
 // SpendReservation refreshes a stage that has just been admitted with a usage, instead of its reservation. Only what it does not use of that is released.
 func (m *Model) SpendReservation(s *Stage, usage quota.Usage) {
-	q, reserved := s.PreemptQueue, s.PreemptReserved
+	q, rest := s.PreemptQueue, s.PreemptReserved.Without(usage)
 	top := m.unreserve(s)
-	m.Refresh(s)
-	if top == nil {
-		return
+	if m.Refresh(s); top != nil {
+		m.releaseReserved(top, rest, q)
 	}
-	if rest := reserved.Without(usage); len(rest) > 0 {
-		m.wakeForRelease(top, rest, q)
-	}
-	m.Schedule.endTurn(q)
 }
 
-// endTurn wakes the stages of a queue that wait until the victims of a preemptor of the queue have left, if there are any.
-func (sc *Schedule) endTurn(q *ClusterQueue) {
-	if q.CohortTree == nil || sc.IsStale {
+// releaseReserved wakes the stages that may use reserved quota that was released in a queue, up to a node, and those of the queue that wait until the
+// victims of a preemptor of the queue have left. The ClusterQueues below the node nominate again.
+func (m *Model) releaseReserved(top *quota.Node, released quota.Usage, q *ClusterQueue) {
+	if len(released) > 0 {
+		m.wake(top, released, q.CohortTree)
+		m.Schedule.nominateAgain(top, q.CohortTree)
+	}
+	if q.CohortTree == nil || m.Schedule.IsStale {
 		return
 	}
 	if _, awaits := q.CohortTree.AwaitsTurn[q]; awaits {
 		delete(q.CohortTree.AwaitsTurn, q)
-		sc.WakeQueue(q)
+		m.Schedule.WakeQueue(q)
 	}
-}
-
-// wakeForRelease wakes the stages that may use a reservation that was released in a queue, up to a node, and lets the ClusterQueues below that node
-// nominate again.
-func (m *Model) wakeForRelease(top *quota.Node, released quota.Usage, q *ClusterQueue) {
-	m.wake(top, released, q.CohortTree)
-	m.Schedule.nominateAgain(top, q.CohortTree)
 }
 
 // nominateAgain checks the nominees below a node again: what was their best choice, or fitted only after preemption, may not be any longer. So the
