@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,7 +53,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(cancel)
 	var err error
 	env, err = testenv.Start(suite, controlplane.Config{
-		Kueue: &controlplane.KueueOptions{Settings: map[string]any{"integrations": map[string]any{"frameworks": []string{"batch/job", "pod", "jobset.x-k8s.io/jobset"}}}},
+		Kueue: &controlplane.KueueOptions{Settings: map[string]any{"integrations": map[string]any{"frameworks": []string{"batch/job", "pod", "deployment", "jobset.x-k8s.io/jobset"}}}},
 		NodePools: []controlplane.NodePool{
 			{Name: "cpu", Count: 2, Labels: map[string]string{"pool": "cpu"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
 		},
@@ -106,6 +107,13 @@ func newPods(name string, size int) []*corev1.Pod {
 	return pods
 }
 
+// newDeployment returns a Deployment of one pod.
+func newDeployment(name string) *appsv1.Deployment {
+	t := template()
+	t.Labels, t.Annotations, t.Spec.RestartPolicy = map[string]string{"app": name}, nil, corev1.RestartPolicyAlways
+	return &appsv1.Deployment{ObjectMeta: inQueue(name), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: t.Labels}, Template: t}}
+}
+
 // runningPods returns the UIDs of the pods that run, by their names.
 func runningPods(ctx context.Context, g Gomega) map[string]types.UID {
 	var list corev1.PodList
@@ -144,7 +152,7 @@ func createQueues(ctx context.Context) {
 	Expect(env.Admin.Create(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: kueue.ClusterQueueSpec{
 		NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{{
 			CoveredResources: []corev1.ResourceName{"cpu"},
-			Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "6")["cpu"]}}}},
+			Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "7")["cpu"]}}}},
 		}},
 	}})).To(Succeed())
 	Expect(env.Admin.Create(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cluster"}})).To(Succeed())
@@ -167,19 +175,20 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 
 	It("is taken over as it runs by the steps of the page", func(ctx SpecContext) {
 		submit(ctx, "runs")
-		elastic := newElasticJob("elastic")
+		elastic, deployment := newElasticJob("elastic"), newDeployment("serve")
 		Expect(env.Admin.Create(ctx, elastic)).To(Succeed())
+		Expect(env.Admin.Create(ctx, deployment)).To(Succeed())
 		var before map[string]types.UID
 		Eventually(func(g Gomega) {
 			before = runningPods(ctx, g)
-			g.Expect(before).To(HaveLen(6))
+			g.Expect(before).To(HaveLen(7))
 		}).WithContext(ctx).Should(Succeed())
 		submit(ctx, "waits")
 		Expect(env.Admin.Patch(ctx, elastic, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":2}}`)))).To(Succeed())
 		Eventually(func(g Gomega) {
 			var list kueue.WorkloadList
 			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
-			g.Expect(list.Items).To(HaveLen(10), "with two slices of the elastic Job")
+			g.Expect(list.Items).To(HaveLen(11), "with two slices of the elastic Job")
 			g.Expect(podsOfJob(ctx, g, elastic.Name)).To(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty()), HaveField("Spec.SchedulingGates", HaveLen(1))))
 		}).WithContext(ctx).Should(Succeed())
 
@@ -210,10 +219,11 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 			for name, uid := range before {
 				g.Expect(running).To(HaveKeyWithValue(name, uid))
 			}
-			g.Expect(running).To(HaveLen(6), "%v", running)
-			g.Expect(reserved(ctx, g)).To(Equal("6"))
+			g.Expect(running).To(HaveLen(7), "%v", running)
+			g.Expect(reserved(ctx, g)).To(Equal("7"))
 		}).WithContext(ctx).Should(Succeed())
 
+		expectPodsQueued(ctx, deployment, before)
 		expectGroupEvicted(ctx, "runs-group")
 
 		By("queueing all that waits, and running it when the rest has ended")
@@ -238,6 +248,26 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring(refusal)))
 	}, SpecTimeout(4*patience))
 })
+
+// expectPodsQueued shows that the pod of a Deployment that Kueue has started runs on, and that those which are created later wait for quota. It deletes the
+// Deployment.
+func expectPodsQueued(ctx context.Context, deployment *appsv1.Deployment, before map[string]types.UID) {
+	GinkgoHelper()
+	By("scaling a Deployment that Kueue has queued")
+	Expect(env.Admin.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))).To(Succeed())
+	Eventually(func(g Gomega) {
+		var pods corev1.PodList
+		g.Expect(env.Admin.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels))).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(2))
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			g.Expect(pod.Labels).To(HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue))
+			_, isOld := before[pod.Name]
+			g.Expect(len(pod.Spec.SchedulingGates) == 0).To(Equal(isOld), pod.Name)
+		}
+	}).WithContext(ctx).Should(Succeed())
+	Expect(env.Admin.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+}
 
 // expectGroupEvicted shows that a group of pods that Kueue has started is a gang like others, which an eviction stops.
 func expectGroupEvicted(ctx context.Context, name string) {
