@@ -96,7 +96,7 @@ func hasSizeOf(a, b *batchv1.Job) bool {
 // tranche-hold-queued-job-growth writes them.
 func resize(before, wanted, merged *batchv1.Job) error {
 	wasSuspended, isSuspended := ptr.Deref(before.Spec.Suspend, false), ptr.Deref(merged.Spec.Suspend, false)
-	if !(wasSuspended && isSuspended) && (wasSuspended || isSuspended || !queuedjob.Elastic(before)) {
+	if wasSuspended != isSuspended || !wasSuspended && !queuedjob.Elastic(before) {
 		return errors.New("spec.parallelism, spec.completions: cannot be changed while the Job runs: suspend it first, or submit a Job of another name")
 	}
 	delete(merged.Annotations, apis.SizeAnnotation)

@@ -74,7 +74,8 @@ func TestApplyJobs(t *testing.T) {
 		"those that exist, as their users wrote them": {
 			jobManifest("waits", "parallelism: 2, completions: 2") + jobManifest("runs", "parallelism: 2, completions: 2, suspend: false") +
 				jobManifest("part", "parallelism: 8, completions: 8") + jobManifest("elastic", "parallelism: 2, completions: 2, completionMode: Indexed"),
-			[]string{"Unchanged Job default/elastic", "Unchanged Job default/part", "Unchanged Job default/runs", "Unchanged Job default/waits"}, nil,
+			[]string{"Unchanged Job default/elastic", "Unchanged Job default/part", "Unchanged Job default/runs", "Unchanged Job default/waits"},
+			nil,
 		},
 		"another size of one that waits": {jobManifest("waits", "parallelism: 3, completions: 3"), []string{
 			"Update Job default/waits", "  spec.completions: 2 -> 3", "  spec.parallelism: 2 -> 3",
@@ -103,7 +104,8 @@ func TestApplyJobs(t *testing.T) {
 		"one without a queue, in a namespace with a default queue": {
 			"apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: default, namespace: default}\nspec: {clusterQueue: ml}\n" +
 				strings.Replace(jobManifest("hook", "parallelism: 1, completions: 1"), "labels: {kueue.x-k8s.io/queue-name: main}", "labels: {}", 1),
-			[]string{"Create LocalQueue default/default", "Create Job default/hook"}, nil,
+			[]string{"Create LocalQueue default/default", "Create Job default/hook"},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

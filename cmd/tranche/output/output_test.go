@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
@@ -92,6 +94,34 @@ func TestRepeat(t *testing.T) {
 		}
 		if took := time.Since(begin); took != 25*time.Second {
 			t.Errorf("6 questions took %s, want 25s", took)
+		}
+	})
+}
+
+// TestRepeatWithTimes compares answers with times and quantities, whose fields do not compare.
+func TestRepeatWithTimes(t *testing.T) {
+	type answer struct {
+		At      time.Time
+		Amount  resource.Quantity
+		derived string
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		answers := []answer{{at, resource.MustParse("1"), "a"}, {at, resource.MustParse("1000m"), "a"}, {at.Add(time.Second), resource.MustParse("1"), "b"}}
+		asked := 0
+		var printed []string
+		err := output.Repeat(ctx, &output.Watch{IsOn: true, Interval: time.Second}, io.Discard, func(context.Context) (answer, error) {
+			if asked++; asked == len(answers) {
+				cancel()
+			}
+			return answers[asked-1], nil
+		}, func(a answer) error { printed = append(printed, a.derived); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a", "b"}, printed); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -1,14 +1,15 @@
 package output
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 )
@@ -36,18 +37,22 @@ func (w *Watch) Validate() error {
 	return nil
 }
 
-// Repeat asks and prints once, or with a Watch until the context ends: it prints an answer that differs from the last one that was printed. Only
+// Repeat asks and prints once, or with a Watch until the context ends: it prints an answer whose JSON differs from that of the last one. Only
 // the first error ends it. A later one is printed to warnings, unless the last one was the same.
 func Repeat[T any](ctx context.Context, w *Watch, warnings io.Writer, ask func(context.Context) (T, error), show func(T) error) error {
 	if err := w.Validate(); err != nil {
 		return exitcode.AsBadInput(err)
 	}
-	last, err := ask(ctx)
+	first, err := ask(ctx)
 	if err != nil {
 		return err
 	}
-	if err := show(last); err != nil || !w.IsOn {
+	if err := show(first); err != nil || !w.IsOn {
 		return err
+	}
+	last, err := json.Marshal(first)
+	if err != nil {
+		return fmt.Errorf("compare answers: %w", err)
 	}
 	ticker := time.NewTicker(w.Interval)
 	defer ticker.Stop()
@@ -66,10 +71,14 @@ func Repeat[T any](ctx context.Context, w *Watch, warnings io.Writer, ask func(c
 			continue
 		}
 		warned = ""
-		if equality.Semantic.DeepEqual(last, answer) {
+		content, err := json.Marshal(answer) // answers have times and quantities, whose fields do not compare
+		if err != nil {
+			return fmt.Errorf("compare answers: %w", err)
+		}
+		if bytes.Equal(last, content) {
 			continue
 		}
-		last = answer
+		last = content
 		if err := show(answer); err != nil {
 			return err
 		}
