@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -13,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/wording"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -66,9 +66,7 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 	for _, rule := range rules() {
 		if refusal := rule(ck, l); refusal != nil {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
-			if !l.RetryAt.IsZero() {
-				refusal.Message += "; stages that it may preempt run for their minimum runtime first, the next until " + l.RetryAt.UTC().Format(time.RFC3339)
-			}
+			refusal.Message += wording.MinimumRuntime(l.RetryAt)
 			AddReservation(ck, l, refusal)
 			return refusal
 		}

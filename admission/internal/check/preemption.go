@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/level"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -80,7 +81,7 @@ func (ck *Checker) request(l *Candidate, usage quota.Usage) preempt.Request {
 	p := l.Stage.Element.Position
 	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID, Now: ck.m.Now}
 	if l.Queue.Holders.Level != nil {
-		r.Precedes = func(h *preempt.Holder) bool { return ck.m.UsagePrecedes(l.Stage.LocalQueue, h) }
+		r.Precedes = func(h *preempt.Holder) bool { return level.Precedes(ck.m, l.Stage.LocalQueue, h) }
 	}
 	if l.hasPlan() && !l.Stage.IsGrowth {
 		r.Peaks = func() []quota.Usage { return ck.peaksWith(l, usage) }

@@ -18,7 +18,7 @@ func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) {
 		cy.m.Enqueue(l.Stage)
 	case !waits || present != nil && present != l.Stage && !l.Stage.Element.HasPrecedence(present.Element):
 	case at.After(cy.m.Now):
-		cy.m.AwaitDue(l.Queue, at)
+		l.Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, l.Queue, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
 		check.AddReservation(cy.check, l, refusal)
 	}

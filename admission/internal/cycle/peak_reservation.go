@@ -52,7 +52,7 @@ func (cy *Cycle) retryPeaks() {
 func (cy *Cycle) choosePeaks(g *model.CohortTree) {
 	choices := cy.peakChoices(g)
 	cy.m.Tree.WhatIf(func() bool {
-		g.WithdrawReservations(choices)
+		withdrawReservations(g, choices)
 		for i, c := range choices {
 			if !c.Take(0) {
 				letGiveWay(choices[:i], c)
@@ -109,4 +109,18 @@ func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
 		return cmp.Or(heldSince(a).Compare(heldSince(b)), a.JobSet.Submitted.Compare(b.JobSet.Submitted), cmp.Compare(a.JobSet.UID, b.JobSet.UID))
 	})
 	return all
+}
+
+// withdrawReservations removes the peak reservations, and those of preemptors except where peaks have yielded to them. It must be called within WhatIf.
+func withdrawReservations(g *model.CohortTree, peaks []*model.PeakChoice) {
+	for q := range g.PreemptorQueues {
+		for s := range q.Preemptors {
+			if !s.PassesPeaks {
+				q.Node.Unreserve(s.PreemptReserved)
+			}
+		}
+	}
+	for _, c := range peaks {
+		c.JobSet.ClaimQueue.Node.Release(c.JobSet.PeakReserved)
+	}
 }

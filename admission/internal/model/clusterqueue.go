@@ -60,15 +60,14 @@ type ClusterQueue struct {
 	Holders *preempt.Queue
 	// Preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
 	Preemptors map[*Stage]struct{}
-	// Due is the stage for which quota is reserved because it has waited for long, or nil. DueTimer is set until another one may be due.
-	Due      *Due
-	DueTimer *timer.Timer[timed]
+	// Due is the stage for which quota is reserved because it has waited for long, or nil.
+	Due *Due
 	// AdvanceReserved is the sum of the peak reservations. It is charged to the node, too.
 	AdvanceReserved quota.Sum
 	// PeakReservers are the JobSets with a peak reservation here.
 	PeakReservers map[*JobSet]struct{}
-	// Timer is set while a stage waits for others to run for their minimum runtime.
-	Timer *timer.Timer[timed]
+	// Timer is set until another stage may be due, or may preempt those that have run for their minimum runtime.
+	Timer *timer.Timer[Timed]
 }
 
 // A PendingQueue is the queue of the pending stages of a ClusterQueue.

@@ -156,7 +156,6 @@ func (m *Model) forgetQueues() {
 func (m *Model) forgetQueue(q *ClusterQueue) {
 	delete(m.ClusterQueues, q.Name)
 	m.Timers.Drop(&q.Timer)
-	m.Timers.Drop(&q.DueTimer)
 	m.Finder.Drop(q.Node)
 	m.Tree.Remove(q.Node)
 	m.SafetyTree.Remove(q.Bare)

@@ -44,7 +44,7 @@ func (j *JobSet) coStartPeaks(m *Model) []quota.Usage {
 // setCoStartExpiry sets the time at which the next launcher of a JobSet gives its reservation up, and reports whether any has one.
 func (j *JobSet) setCoStartExpiry(m *Model) bool {
 	launchers, expiry := j.launchers(m)
-	m.Timers.Put(&j.Timer, expiry, timed{jobSet: j})
+	m.Timers.Put(&j.Timer, expiry, Timed{JobSet: j})
 	return launchers != nil
 }
 

@@ -46,7 +46,7 @@ type JobSet struct {
 	claimed      uint64
 	PeakReserved quota.Usage
 	// Timer is set while a co-start reservation has an end.
-	Timer *timer.Timer[timed]
+	Timer *timer.Timer[Timed]
 	// Topic is the topic of stages that wait for the claim to become smaller.
 	Topic     quota.ID
 	PeakCheck PeakCheck

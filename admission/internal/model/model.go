@@ -42,7 +42,7 @@ type Model struct {
 	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
-	Timers              timer.Set[timed]
+	Timers              timer.Set[Timed]
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
 	Overdue       map[*Stage]struct{}
 	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]

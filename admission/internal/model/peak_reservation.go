@@ -71,18 +71,3 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	m.Peaks++
 	m.noteReservation(j)
 }
-
-// WithdrawReservations removes the peak reservations, and those of preemptors except where peaks have yielded to them. It must be called within
-// WhatIf.
-func (g *CohortTree) WithdrawReservations(peaks []*PeakChoice) {
-	for q := range g.PreemptorQueues {
-		for s := range q.Preemptors {
-			if !s.PassesPeaks {
-				q.Node.Unreserve(s.PreemptReserved)
-			}
-		}
-	}
-	for _, c := range peaks {
-		c.JobSet.ClaimQueue.Node.Release(c.JobSet.PeakReserved)
-	}
-}

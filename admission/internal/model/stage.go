@@ -84,7 +84,7 @@ type Stage struct {
 	QueuedIn *ClusterQueue
 	Element  *Element
 	// Timer is set while the stage must wait until RequeueAt.
-	Timer *timer.Timer[timed]
+	Timer *timer.Timer[Timed]
 	// Membership is nil unless the stage is in a co-admission group.
 	Membership *Membership
 	// LastRefusal is the refusal that was last emitted.

@@ -1,10 +1,5 @@
 package model
 
-import (
-	"github.com/tranche-dev/tranche/admission/preempt"
-	"github.com/tranche-dev/tranche/admission/quota"
-)
-
 // A Transfer is a change of the charges of a LocalQueue.
 type Transfer struct {
 	Queue       *LocalQueue
@@ -31,25 +26,4 @@ func (m *Model) LevelOf(c EquivalenceKey) float64 {
 		return 0
 	}
 	return m.Decay.Level(c.LocalQueue.Account, c.LocalQueue.Weight, m.Now)
-}
-
-// UsagePrecedes reports whether the level of a LocalQueue puts none of its stages behind a Holder of the same ClusterQueue that is evicted and queues
-// again. Until then the Holder counts for the level of its LocalQueue if it is not admitted yet.
-func (m *Model) UsagePrecedes(q *LocalQueue, h *preempt.Holder) bool {
-	t := EvictionUnitOf(h)
-	other := t.Stages[0].LocalQueue
-	if q == other {
-		return true
-	}
-	var entered quota.Usage
-	for _, s := range t.Stages {
-		if s.Entry.Phase == Reserving {
-			entered.AddAll(s.Entry.Usage)
-		}
-	}
-	if other.Account != nil && len(entered) > 0 {
-		m.Decay.Withdraw(other.Account, entered)
-		defer m.Decay.Enter(other.Account, entered)
-	}
-	return m.LevelOf(EquivalenceKey{LocalQueue: q}) <= m.LevelOf(EquivalenceKey{LocalQueue: other})
 }

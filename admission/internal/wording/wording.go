@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -139,4 +140,12 @@ func (w Wording) listOrNothing(u quota.Usage) string {
 		return "no quota"
 	}
 	return w.List(u)
+}
+
+// MinimumRuntime says until when the next stage runs that may be preempted then, or nothing if there is none.
+func MinimumRuntime(until time.Time) string {
+	if until.IsZero() {
+		return ""
+	}
+	return "; stages that it may preempt run for their minimum runtime first, the next until " + until.UTC().Format(time.RFC3339)
 }
