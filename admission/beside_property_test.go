@@ -534,12 +534,14 @@ func TestBesideKueueNoDeadlock(t *testing.T) {
 func TestBesideKueuePermanentCut(t *testing.T) {
 	histories, cuts, revocations := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBesideKueue(t)
-		b.arePermanent = true
-		if stuck := b.draw(t, judged); len(stuck) > 0 {
-			t.Fatalf("a deadlock: %s", strings.Join(stuck, "\n"))
+		for range 8 { // few cuts revoke a reservation
+			b := newBesideKueue(t)
+			b.arePermanent = true
+			if stuck := b.draw(t, judged); len(stuck) > 0 {
+				t.Fatalf("a deadlock: %s", strings.Join(stuck, "\n"))
+			}
+			histories, cuts, revocations = histories+1, cuts+b.disturbed["quota is cut"], revocations+b.revocations
 		}
-		histories, cuts, revocations = histories+1, cuts+b.disturbed["quota is cut"], revocations+b.revocations
 	})
 	t.Logf("%d reservations were revoked after %d cuts in %d histories", revocations, cuts, histories)
 	if histories >= 100 && revocations == 0 {
