@@ -1,7 +1,7 @@
 package cycle
 
 // fireTimers updates the stages whose back-off has expired, and the JobSets with a co-start reservation that has, and wakes the ClusterQueues. All stages
-// of these are checked again, and set the timer anew.
+// of these are checked again, and set the timer again.
 func (cy *Cycle) fireTimers() {
 	for {
 		at, owner, ok := cy.m.Timers.First()
