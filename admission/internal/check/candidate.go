@@ -56,9 +56,9 @@ type Candidate struct {
 	GroupCandidate *GroupCandidate
 	// awaitsQuota is true if it waits until quota is released, for itself or for later stages.
 	awaitsQuota bool
-	// due is when the stage is due, and reserves is true if quota is reserved for the first due stage of its ClusterQueue; isDue is true if it is that one.
-	due             time.Time
-	reserves, isDue bool
+	// DueAt is when the stage is due, and reserves is true if quota is reserved for the first due stage of its ClusterQueue; IsDue is true if it is that one.
+	DueAt           time.Time
+	reserves, IsDue bool
 	// delays is true if it would delay a due stage.
 	delays bool
 	// searched is the last search for victims.

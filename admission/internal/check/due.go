@@ -21,15 +21,15 @@ import (
 // AwaitsDue reports whether a candidate that was refused gets a reservation when it is due, and when that is. A member of a co-admission group gets none: it
 // needs quota of all ClusterQueues of the group at once.
 func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
-	return l.due, l.reserves && (l.awaitsQuota || l.Preempts())
+	return l.DueAt, l.reserves && (l.awaitsQuota || l.Preempts())
 }
 
 // setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota.
 func setDue(ck *Checker, l *Candidate) {
 	setting, other := ck.m.Config.ReservationOf(&l.Queue.Spec), l.Queue.DueStage()
 	l.reserves = setting.IsEnabled && l.Queue.Strategy == queue.BestEffort && l.Stage.Membership == nil
-	l.due = l.Stage.Element.Since.Add(setting.After)
-	l.isDue = l.reserves && !l.due.After(ck.m.Now) && (other == nil || other == l.Stage || l.Stage.Element.HasPrecedence(other.Element))
+	l.DueAt = l.Stage.Element.Since.Add(setting.After)
+	l.IsDue = l.reserves && !l.DueAt.After(ck.m.Now) && (other == nil || other == l.Stage || l.Stage.Element.HasPrecedence(other.Element))
 }
 
 // DueNeed returns what has to be available for a stage that is due: its usage, or the peak of its hold segment. It is that of the first choice of flavors

@@ -46,6 +46,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 	}
 	cy.m.Cycles++
 	clear(cy.surplus)
+	cy.findDue(g)
 	cy.reserveForHeads(g)
 	for {
 		cy.nominateAll(g, n)

@@ -26,6 +26,8 @@ type CohortTree struct {
 	PreemptorQueues map[*ClusterQueue]struct{}
 	// NominalReservers are the stages that reserve nominal quota against borrowers.
 	NominalReservers map[*Stage]struct{}
+	// IsNew is true until the first cycle.
+	IsNew bool
 	// DueQueues are the ClusterQueues with a due stage, ordered by name.
 	DueQueues []*ClusterQueue
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
@@ -60,7 +62,7 @@ func (m *Model) RebuildTrees() {
 		g := m.Schedule.cohortTrees[root]
 		if g == nil {
 			g = &CohortTree{
-				Root: root, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
+				Root: root, IsNew: true, Parked: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
 				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{}, Nominated: map[*ClusterQueue]struct{}{},
 			}
 			m.Schedule.cohortTrees[root] = g
