@@ -153,7 +153,7 @@ func compareQueues(a, b *model.ClusterQueue) int { return cmp.Compare(a.Name, b.
 func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 	cy.m.Now = now
 	cy.m.RebuildTrees()
-	cy.fireTimers()
+	fireTimers(cy.m)
 	cy.settleAccounts()
 	cy.retryPeaks()
 	cy.drain()

@@ -36,12 +36,12 @@ func (cy *Cycle) findDue(g *model.CohortTree) {
 	g.IsNew = false
 	for _, q := range slices.SortedFunc(slices.Values(g.Queues), compareQueues) {
 		if q.Due == nil && cy.m.Config.ReservationOf(&q.Spec).IsEnabled {
-			cy.findDueIn(q)
+			findDueIn(cy, q)
 		}
 	}
 }
 
-func (cy *Cycle) findDueIn(q *model.ClusterQueue) {
+func findDueIn(cy *Cycle, q *model.ClusterQueue) {
 	var due []*check.Candidate
 	for s := range q.PendingQueue.Ordered(nil) {
 		if l := cy.check.Candidate(s); l.IsDue {

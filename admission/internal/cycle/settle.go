@@ -37,7 +37,7 @@ func (cy *Cycle) InFlight(id decision.ID) bool {
 func (cy *Cycle) Advance(now time.Time) {
 	if now.After(cy.m.Now) {
 		cy.m.Now = now
-		cy.fireTimers()
+		fireTimers(cy.m)
 	}
 }
 
