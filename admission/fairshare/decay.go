@@ -98,17 +98,13 @@ func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
 	return level / weight
 }
 
-// Status returns the values that must survive a restart, exact to a thousandth. The Account continues from these values, so that it is the same as one that
-// is restored from them.
+// Status returns the values that must survive a restart. The Account continues from these values, so that it is the same as one that is restored from
+// them. They are so exact that what is rounded off is little of what is consumed between two samples.
 func (d *Decay) Status(a *Account, now time.Time) *kueue.LocalQueueAdmissionFairSharingStatus {
 	d.advance(a, now)
 	s := &kueue.LocalQueueAdmissionFairSharingStatus{ConsumedResources: corev1.ResourceList{}, LastUpdate: metav1.NewTime(a.at)}
 	for r, used := range a.consumed {
-		q := resource.NewQuantity(quantity(used), resource.DecimalSI)
-		if used < math.MaxInt64/1000 {
-			q = resource.NewMilliQuantity(quantity(used*1000), resource.DecimalSI)
-		}
-		if !q.IsZero() {
+		if q := exactly(used); !q.IsZero() {
 			s.ConsumedResources[d.index.ResourceName(r)] = *q
 		}
 	}
@@ -125,6 +121,16 @@ func (d *Decay) Restore(s *kueue.LocalQueueAdmissionFairSharingStatus) Account {
 		}
 	}
 	return a
+}
+
+// exactly returns a Quantity in the smallest unit that can hold a value.
+func exactly(x float64) *resource.Quantity {
+	for _, scale := range []resource.Scale{resource.Nano, resource.Micro, resource.Milli} {
+		if scaled := x * math.Pow10(-int(scale)); scaled < math.MaxInt64 {
+			return resource.NewScaledQuantity(quantity(scaled), scale)
+		}
+	}
+	return resource.NewQuantity(quantity(x), resource.DecimalSI)
 }
 
 // quantity rounds, and saturates.

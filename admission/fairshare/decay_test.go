@@ -134,7 +134,7 @@ func decayed(t *testing.T, u quota.Usage) *kueue.LocalQueueAdmissionFairSharingS
 
 func TestDecayStatus(t *testing.T) {
 	s := decayed(t, quota.Usage{{ID: 0, Amount: 3}, {ID: 2, Amount: 5001}})
-	want := map[corev1.ResourceName]string{"gpu": "1500m", "cpu": "2501m"}
+	want := map[corev1.ResourceName]string{"gpu": "1500m", "cpu": "2500500u"}
 	if len(s.ConsumedResources) != len(want) || !s.LastUpdate.Time.Equal(start) {
 		t.Errorf("%v at %s", s.ConsumedResources, s.LastUpdate)
 	}
@@ -146,5 +146,24 @@ func TestDecayStatus(t *testing.T) {
 	huge := decayed(t, quota.Usage{{ID: 0, Amount: quota.MaxCharge}})
 	if got := huge.ConsumedResources["gpu"]; got.Value() != int64(quota.MaxCharge)/2 {
 		t.Errorf("%s, want %d", got.String(), quota.MaxCharge/2)
+	}
+}
+
+// TestDecayOfSmallUsage: what is rounded off at each of many samples adds up to nothing that matters.
+func TestDecayOfSmallUsage(t *testing.T) {
+	d := decay(7*24*time.Hour, 5*time.Minute)
+	var a, unsampled fairshare.Account
+	gpu := quota.Usage{{ID: 0, Amount: 1}}
+	for _, account := range []*fairshare.Account{&a, &unsampled} {
+		d.Enter(account, gpu)
+		d.Admit(account, gpu, start)
+	}
+	end := start.Add(24 * time.Hour)
+	for at := start; !at.After(end); at = at.Add(5 * time.Minute) {
+		d.Status(&a, at)
+	}
+	got, want := d.Level(&a, 1, end), d.Level(&unsampled, 1, end)
+	if want < 0.05 || math.Abs(got-want) > 1e-3*want {
+		t.Errorf("level %v after a day of samples, want %v", got, want)
 	}
 }
