@@ -13,6 +13,7 @@
 //   - observe applies Events to the model.
 //   - backfill decides which stages may overtake one that has waited for long.
 //   - wording has the names and amounts of messages.
+//   - level compares the past usage of LocalQueues.
 //   - check has the named checks that a stage has to pass.
 //   - cycle runs scheduling cycles: it admits, preempts, evicts, and settles decisions.
 //   - report explains refusals, and returns views, counts and charges. It changes no decision.

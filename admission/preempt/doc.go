@@ -39,6 +39,12 @@
 // (Request.Peaks) counts: a request preempts Holders of other Queues only if that peak could be obtained by the same rules. Otherwise two such JobSets
 // could take turns: each reclaims its own quota for its first stage, and borrows the quota of the other for its second.
 //
+// # Minimum runtimes and lost work
+//
+// A Holder is passed over until it has run for the minimum runtime of its Queue. A request that fits into the quota of its own ClusterQueue which others
+// have borrowed need not wait longer than that since it was queued. A Result without victims says when the next Holder may be preempted. With
+// Finder.LeastWork, at equal priority those come first that lose the least time of accelerators, and each search sorts.
+//
 // # Evictions in progress
 //
 // The caller keeps a victim in its Queue and its Tree until it is gone, and marks it as evicting (Queue.Evict). The Tree then knows what will be

@@ -238,6 +238,11 @@ func JobSetStarted() Event {
 // Misconfigured reports why a JobSet cannot be queued.
 func Misconfigured(message string) Event { return warning("Misconfigured", "Queue", "%s", message) }
 
+// CheckpointIgnored reports that a checkpoint of a JobSet does not count, and why.
+func CheckpointIgnored(message string) Event {
+	return warning("CheckpointIgnored", "Preempt", "%s", message)
+}
+
 // JobRefused reports why a Job of a JobSet is not released.
 func JobRefused(message string) Event { return warning("JobRefused", "Release", "%s", message) }
 

@@ -58,6 +58,7 @@ func all() []struct {
 		{"JobSet", events.StageSuspended("trainer")},
 		{"JobSet", events.StageReopened("trainer")},
 		{"JobSet", events.Misconfigured("the JobSet names no LocalQueue: set the label kueue.x-k8s.io/queue-name")},
+		{"JobSet", events.CheckpointIgnored("metadata.annotations[tranche.dev/checkpointed-at]: 2026-01-02T16:04:05Z is in the future, and has no effect until then; write the time at which the work was saved")},
 		{"JobSet", events.JobRefused(`the Job "x" stays held: it can have 3 pods at once, and quota is charged for 2; delete the Job`)},
 		{"JobSet", events.GroupReleased(64)},
 		{"JobSet", events.GroupTimedOut(37, 64)},

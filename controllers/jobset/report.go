@@ -118,7 +118,7 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapsh
 		}
 	}
 	if remark := checkpoint.Remark(s.JobSet.Annotations, s.Now); remark != "" {
-		events.Misconfigured(remark).Emit(r.config.Recorder, s.JobSet)
+		events.CheckpointIgnored(remark).Emit(r.config.Recorder, s.JobSet)
 	}
 	for _, complaint := range w.Complaints {
 		if s.Refusal != "" {
