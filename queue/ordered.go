@@ -32,6 +32,15 @@ func (p *Pending[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 	}
 }
 
+// Contenders yields, in order, the members that are offered next or would be if no stage blocked them: all but those of shapes that are parked for a
+// reason of their own. The line must not change during the iteration.
+func (p *Pending[M, S, T]) Contenders() iter.Seq[M] {
+	return p.Ordered(func(shape S) bool {
+		c := p.classes[shape]
+		return c.isAwake || p.behind[shape] == c || p.blocker != nil && p.blocker.equivClass == c
+	})
+}
+
 // Repeated returns the members of each shape that has more than some, in the order of the queue. As long as one of them waits, those of its shape
 // that come after it are not offered.
 func (p *Pending[M, S, T]) Repeated(more int) [][]M {

@@ -88,3 +88,22 @@ func TestWalkStops(t *testing.T) {
 		t.Errorf("got %v; next is %s of %d", got, next(p), p.Len())
 	}
 }
+
+// TestContenders: a stage that is parked for a reason of its own is passed over, but not the blocker, nor those behind it.
+func TestContenders(t *testing.T) {
+	p := newLine()
+	p.SetStrategy(queue.Strict)
+	elements := map[string]*queue.Element[string, string, string]{}
+	for i, name := range []string{"parked", "blocker", "behind", "awake"} {
+		elements[name] = p.Add(item(name, name, int64(i)))
+	}
+	p.Park(elements["parked"], []queue.Wait[string]{{Topic: "quota"}})
+	p.Block(elements["blocker"], nil)
+	p.ParkBehind(elements["behind"])
+	if got := slices.Collect(p.Contenders()); !slices.Equal(got, []string{"blocker", "behind", "awake"}) {
+		t.Errorf("got %v", got)
+	}
+	if p.Wake("quota", 0); !slices.Contains(slices.Collect(p.Contenders()), "parked") {
+		t.Error("one that is awake again is passed over")
+	}
+}

@@ -24,10 +24,14 @@ func (cy *Cycle) reserveForHeads(g *model.CohortTree) {
 func (cy *Cycle) reserveForHead(q *model.ClusterQueue) {
 	var head *check.Candidate
 	var reserved quota.Usage
+	refused := map[model.EquivalenceKey]bool{}
 	cy.m.Tree.WhatIf(func() bool {
-		for s := range q.PendingQueue.Ordered(nil) {
+		for s := range q.PendingQueue.Contenders() {
 			if s.CoAdmissionGroup() != nil {
 				return false
+			}
+			if refused[s.Element.Shape] {
+				continue
 			}
 			l := cy.check.Candidate(s)
 			refusal := cy.check.Check(l)
@@ -39,6 +43,8 @@ func (cy *Cycle) reserveForHead(q *model.ClusterQueue) {
 			case l.Effect == check.BlocksOthers:
 				head, reserved = l, cy.check.NominalReservation(l)
 				return false
+			default:
+				refused[s.Element.Shape] = true
 			}
 		}
 		return false
