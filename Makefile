@@ -105,6 +105,10 @@ bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=b
 	go test ./test/bench/e2e/...
 	go run ./test/bench/e2e -shape $(or $(SHAPE),baseline-tenth$(comma)staged) -count $(or $(COUNT),1) $(if $(ATONCE),-at-once) -seed $(or $(SEED),1) -out $(or $(OUT),bin/comparison)
 
+.PHONY: bench-peers
+bench-peers: cluster kueue build ## Measure the same with Kueue's manager, in turn, and compare. SHAPE=baseline and COUNT=1 change the load and the rounds.
+	go run ./test/bench/e2e -peers -shape $(or $(SHAPE),baseline-tenth) -count $(or $(COUNT),3) $(if $(ATONCE),-at-once)
+
 TOOL := go tool -modfile=tools/go.mod
 
 .PHONY: generate

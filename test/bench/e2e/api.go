@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -24,11 +25,11 @@ type api struct {
 	turn    atomic.Uint64
 
 	mu    sync.Mutex
-	wrote map[string]int // by resource
+	wrote counts // by verb and resource
 }
 
 func newAPI(config *rest.Config, scheme *runtime.Scheme) (*api, error) {
-	a := &api{wrote: map[string]int{}}
+	a := &api{wrote: counts{}}
 	for range connections {
 		c := rest.CopyConfig(config)
 		version := kueue.SchemeGroupVersion
@@ -44,18 +45,19 @@ func newAPI(config *rest.Config, scheme *runtime.Scheme) (*api, error) {
 	return a, nil
 }
 
-func (a *api) next(resource string) rest.Interface {
+// next returns the client for a request that it counts.
+func (a *api) next(request string) rest.Interface {
 	a.mu.Lock()
-	a.wrote[resource]++
+	a.wrote[request]++
 	a.mu.Unlock()
 	return a.clients[a.turn.Add(1)%connections]
 }
 
-// written is how many writes have been sent, by resource.
-func (a *api) written(resource string) int {
+// written is how many writes have been sent, by verb and resource.
+func (a *api) written() counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wrote[resource]
+	return maps.Clone(a.wrote)
 }
 
 // create creates a quota Workload.
@@ -64,7 +66,7 @@ func (a *api) create(ctx context.Context, w *kueue.Workload) error {
 	if err != nil {
 		return fmt.Errorf("render quota Workload %s: %w", w.Name, err)
 	}
-	err = a.next("workloads").Post().Namespace(w.Namespace).Resource("workloads").
+	err = a.next("POST workloads").Post().Namespace(w.Namespace).Resource("workloads").
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("create quota Workload %s/%s: %w", w.Namespace, w.Name, err)
@@ -94,7 +96,7 @@ func (a *api) apply(ctx context.Context, key types.NamespacedName, resourceVersi
 	if err != nil {
 		return fmt.Errorf("render status of quota Workload %s: %w", key, err)
 	}
-	err = a.next("workloads/status").Patch(types.ApplyYAMLPatchType).Namespace(key.Namespace).Resource("workloads").Name(key.Name).SubResource("status").
+	err = a.next("APPLY workloads/status").Patch(types.ApplyYAMLPatchType).Namespace(key.Namespace).Resource("workloads").Name(key.Name).SubResource("status").
 		Param("fieldManager", manager).Param("force", "true").Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("write status of quota Workload %s: %w", key, err)

@@ -50,7 +50,7 @@ func parseSamples(page io.Reader, metric string) ([]sample, error) {
 	return samples, lines.Err()
 }
 
-// counts are numbers of requests by verb or resource.
+// counts are numbers of requests by method, resource, or verb and resource.
 type counts map[string]float64
 
 // since returns by how much counts have grown.
@@ -90,7 +90,17 @@ func sent(ctx context.Context, url string) (counts, error) {
 	return c, nil
 }
 
-// received asks the API server how many writes it has received, by resource, of the kinds that a manager writes to here.
+// byResource adds counts by verb and resource up to counts by resource.
+func (c counts) byResource() counts {
+	sums := counts{}
+	for key, n := range c {
+		_, resource, _ := strings.Cut(key, " ")
+		sums[resource] += n
+	}
+	return sums
+}
+
+// received asks the API server how many writes it has received, by verb and resource, of the kinds that a manager writes to here.
 func received(ctx context.Context, client rest.Interface) (counts, error) {
 	page, err := client.Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
@@ -103,8 +113,9 @@ func received(ctx context.Context, client rest.Interface) (counts, error) {
 	}
 	c := counts{}
 	for _, s := range samples {
-		switch s.labels["verb"] {
-		case "POST", "PUT", "PATCH", "APPLY":
+		verb := s.labels["verb"]
+		switch verb {
+		case "POST", "PUT", "PATCH", "APPLY", "DELETE":
 		default:
 			continue
 		}
@@ -115,7 +126,7 @@ func received(ctx context.Context, client rest.Interface) (counts, error) {
 		if sub := s.labels["subresource"]; sub != "" {
 			resource += "/" + sub
 		}
-		c[resource] += s.value
+		c[verb+" "+resource] += s.value
 	}
 	return c, nil
 }

@@ -29,6 +29,8 @@ const (
 	// evictionGrace is how long a manager has to clear the reservation of an evicted quota Workload, before the driver does it as the
 	// controller of a job would.
 	evictionGrace = 200 * time.Millisecond
+	// conflictDelay is how long the driver at least waits for a new version after a conflict.
+	conflictDelay = 20 * time.Millisecond
 	// idleGrace is how long quota may be free before it counts as idle.
 	idleGrace = 50 * time.Millisecond
 )
@@ -38,6 +40,7 @@ type driver struct {
 	api   *api
 	shape *shape.Shape
 	lag   *lag
+	grace time.Duration // evictionGrace
 
 	mu        sync.Mutex
 	began     time.Time
@@ -71,7 +74,7 @@ type life struct {
 
 func newDriver(a *api, s *shape.Shape) *driver {
 	d := &driver{
-		api: a, shape: s, lag: &lag{}, index: map[types.NamespacedName]int{},
+		api: a, shape: s, lag: &lag{}, grace: evictionGrace, index: map[types.NamespacedName]int{},
 		queues: map[kueue.ClusterQueueReference]int{}, done: make(chan struct{}),
 	}
 	var booked []ledger.Life
@@ -266,7 +269,7 @@ func (d *driver) heedEviction(ctx context.Context, i int, object *kueue.Workload
 	}
 	d.evictions++
 	if l.standing == ledger.Holding {
-		time.AfterFunc(evictionGrace, func() { d.clear(ctx, i) })
+		time.AfterFunc(d.grace, func() { d.clear(ctx, i) })
 	}
 }
 
@@ -286,7 +289,7 @@ func (d *driver) clear(ctx context.Context, i int) {
 	)
 	err := d.api.apply(ctx, key, version, admissionManager, status)
 	if apierrors.IsConflict(err) {
-		time.AfterFunc(evictionGrace, func() { d.clear(ctx, i) })
+		time.AfterFunc(max(d.grace, conflictDelay), func() { d.clear(ctx, i) })
 		return
 	}
 	d.mu.Lock()

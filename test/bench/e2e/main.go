@@ -31,6 +31,7 @@ var boundsFile []byte
 // options are the flags.
 type options struct {
 	shape   string
+	peers   bool
 	count   int
 	atOnce  bool
 	lives   int
@@ -47,6 +48,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, mixed for a run that is compared with the simulator, or verbs for answers about a large cluster; separated by commas")
+	flag.BoolVar(&o.peers, "peers", false, "run shapes of files with Kueue's manager as well, and compare")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
 	flag.IntVar(&o.lives, "lives", 600, "how many quota Workloads to create, admit and finish to learn what the machine can do, before and again after")
@@ -85,7 +87,7 @@ func benchmark(ctx context.Context, o *options) ([]string, error) {
 		if err != nil {
 			return exceeded, err
 		}
-		for range o.count {
+		for range o.rounds() {
 			figures, err := once(ctx)
 			if err != nil {
 				return exceeded, err
@@ -102,6 +104,10 @@ func benchmark(ctx context.Context, o *options) ([]string, error) {
 
 // load returns how to run a shape once, and the name under which its figures go.
 func load(o *options, name string) (func(context.Context) ([]figure, error), string, error) {
+	if o.peers {
+		s, label, err := loadShape(o, name)
+		return func(ctx context.Context) ([]figure, error) { return comparePeers(ctx, s, o) }, peersPrefix + label, err
+	}
 	if name == comparisonShape {
 		return func(ctx context.Context) ([]figure, error) { return compareOnce(ctx, o) }, name + suffix(o), nil
 	}
@@ -119,6 +125,14 @@ func load(o *options, name string) (func(context.Context) ([]figure, error), str
 	}
 	s, label, err := loadShape(o, name)
 	return func(ctx context.Context) ([]figure, error) { return measure(ctx, s, o) }, label, err
+}
+
+// rounds is how many times a shape is loaded. A comparison of peers repeats each of them itself, and is one.
+func (o *options) rounds() int {
+	if o.peers {
+		return 1
+	}
+	return o.count
 }
 
 func suffix(o *options) string {

@@ -115,7 +115,7 @@ func requests(found *results) []figure {
 	for _, method := range slices.Sorted(maps.Keys(sent)) {
 		figures = append(figures, figure{name: "requests/" + method, value: sent[method] / admissions, unit: "n/admission"})
 	}
-	received := found.after.received.since(found.before.received)
+	received := found.after.received.since(found.before.received).byResource()
 	for _, resource := range slices.Sorted(maps.Keys(received)) {
 		figures = append(figures, figure{
 			name: "writes/" + resource, value: received[resource] / admissions, unit: "n/admission", note: "received by the API server from others than the driver",

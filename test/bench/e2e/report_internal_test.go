@@ -128,6 +128,10 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 	for _, f := range figuresOf(s, &results{driver: newDriver(nil, s), floors: make([]floor, 2), after: reading{cores: 1}}) {
 		known[f.name] = struct{}{}
 	}
+	ran := &results{driver: newDriver(nil, s), after: reading{cores: 1}}
+	for _, f := range peersRatios([]side{{peer: tranche, runs: [][]figure{peerFigures(s, ran)}}}) {
+		known[f.name] = struct{}{}
+	}
 	compared := map[string]struct{}{}
 	for _, f := range comparisonFigures(&findings{comparison: account.Comparison{Whole: &account.Run{}, Staged: &account.Run{}}}) {
 		compared[f.name] = struct{}{}

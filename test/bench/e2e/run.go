@@ -34,7 +34,7 @@ type run struct {
 	metrics rest.Interface
 	// The processes.
 	apiserver, etcd, manager int
-	managerMetrics           string
+	managerMetrics           string // empty for Kueue's manager
 }
 
 // A reading has all measured values at one time.
@@ -55,10 +55,22 @@ type results struct {
 	unfinished    int
 }
 
-// measure starts a control plane, runs the shape on it, and stops it.
-func measure(ctx context.Context, s *shape.Shape, o *options) (_ []figure, err error) {
+// measure starts a control plane, runs the shape on it with Tranche's manager, and stops it.
+func measure(ctx context.Context, s *shape.Shape, o *options) ([]figure, error) {
+	found, err := onControlPlane(ctx, s, o, nil, func(ctx context.Context, r *run) (*results, error) { return r.play(ctx, o) })
+	if err != nil {
+		return nil, err
+	}
+	return figuresOf(s, found), nil
+}
+
+// onControlPlane calls a function with a control plane that has the queues of the shape, and Kueue's manager if there are options for it.
+func onControlPlane(
+	ctx context.Context, s *shape.Shape, o *options, kueue *controlplane.KueueOptions, play func(context.Context, *run) (*results, error),
+) (_ *results, err error) {
 	w, err := testenv.Start(ctx, controlplane.Config{
 		WorkDir: o.workDir,
+		Kueue:   kueue,
 		// Nothing here has pods. The JobSet controller stays, because its webhooks are needed to install Tranche.
 		Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
 	})
@@ -73,11 +85,7 @@ func measure(ctx context.Context, s *shape.Shape, o *options) (_ []figure, err e
 	if err := createQueues(ctx, w.Admin, s); err != nil {
 		return nil, err
 	}
-	found, err := r.play(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return figuresOf(s, found), nil
+	return play(ctx, r)
 }
 
 func (r *run) connect() error {
@@ -131,14 +139,8 @@ func (r *run) startManager(ctx context.Context) (*testenv.Manager, error) {
 		return nil, err
 	}
 	r.managerMetrics = manager.Metrics
-	r.manager, err = findChild(filepath.Dir(manager.Log))
-	if err == nil {
-		err = r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
-			return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
-		})
-	}
-	if err == nil {
-		err = r.awaitQuiet(ctx)
+	if r.manager, err = findChild(filepath.Dir(manager.Log)); err == nil {
+		err = r.awaitPrepared(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, manager.Stop())
@@ -146,11 +148,17 @@ func (r *run) startManager(ctx context.Context) (*testenv.Manager, error) {
 	return manager, nil
 }
 
-// awaitQuiet waits until the manager no longer sends requests, so that its initial work for each queue is not charged to admissions.
-func (r *run) awaitQuiet(ctx context.Context) error {
+// awaitPrepared waits until all queues are active, and the manager no longer sends requests, so that its initial work for each queue is not charged to
+// admissions.
+func (r *run) awaitPrepared(ctx context.Context) error {
+	if err := r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
+		return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
+	}); err != nil {
+		return err
+	}
 	last := -1.0
 	err := wait.PollUntilContextTimeout(ctx, quietFor, settleTimeout, true, func(ctx context.Context) (bool, error) {
-		now, err := sent(ctx, r.managerMetrics)
+		now, err := r.requests(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -223,14 +231,23 @@ func (r *run) read(ctx context.Context) (reading, error) {
 	}
 	var problems [4]error
 	now.manager, problems[0] = readUsage(r.manager)
-	now.sent, problems[1] = sent(ctx, r.managerMetrics)
+	now.sent, problems[1] = r.requests(ctx)
 	now.received, problems[2] = received(ctx, r.metrics)
 	now.machine, now.cores, problems[3] = busy()
 	now.at = time.Now()
-	for _, resource := range []string{"workloads", "workloads/status"} {
-		now.received[resource] -= float64(r.api.written(resource))
+	for request, n := range r.api.written() {
+		now.received[request] -= n
 	}
 	return now, errors.Join(problems[:]...)
+}
+
+// requests are those that the manager has sent, by its own count. Kueue's manager serves no metrics here: then they are the writes that the API server has
+// received, which include those of the driver.
+func (r *run) requests(ctx context.Context) (counts, error) {
+	if r.managerMetrics == "" {
+		return received(ctx, r.metrics)
+	}
+	return sent(ctx, r.managerMetrics)
 }
 
 // readServers reads only the processes that also run without a manager.
