@@ -170,6 +170,7 @@ func newRunner(mgr ctrl.Manager, config *configapi.Configuration, recorder event
 	return engine.NewRunner(engine.Config{
 		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts,
 		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers), Gates: config.FeatureGates, Beside: config.Mode == configapi.ModeBeside,
+		SettleAfter: config.Conditions.SettleAfter.Duration,
 	})
 }
 

@@ -72,10 +72,10 @@ func TestRefusalAfterHandBack(t *testing.T) {
 		}
 		r.writer.add(admission.Refuse{Stage: stage, UID: "w"})
 		r.Observe(admission.QueueReturned{ClusterQueue: "q"})
-		if !r.writer.nextRefusal(ctx) || len(r.writer.refuses) > 0 {
+		if !r.writer.nextRefusal(ctx) || len(r.writer.refusals.refused) > 0 {
 			t.Error("the refusal still waits to be written")
 		}
-		r.writer.refusals.ShutDown()
+		r.writer.refusals.queue.ShutDown()
 		r.writer.queue.ShutDown()
 		cancel()
 	})

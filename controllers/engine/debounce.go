@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The status of a queue lags behind by this delay. One write covers all changes in that time. If changes do not stop, the delay doubles
-// from write to write up to the maximum, which limits the load on the API server.
+// The status of a queue is written when it has not changed for this delay. If changes do not stop, it is written after a time that doubles from write
+// to write up to the maximum, which limits the load on the API server.
 const (
 	statusDelay    = time.Second
-	maxStatusDelay = 5 * time.Second
+	maxStatusDelay = 10 * time.Second
 )
 
 // Changes is a source of requests for the one controller that writes the status of a kind: one request for each object whose status may
@@ -32,8 +32,7 @@ func Changes(runner *Runner, kind Kind) source.Source {
 	})
 }
 
-// A debouncer calls do for each key that is reported, less often for keys that are reported repeatedly. It forgets a key once there was no
-// report for one delay.
+// A debouncer calls do for each key that is reported, once there was no report for a delay, and less often for keys that are reported repeatedly.
 type debouncer struct {
 	do func(types.NamespacedName)
 
@@ -41,34 +40,40 @@ type debouncer struct {
 	beats map[types.NamespacedName]*beat
 }
 
-// A beat is the running delay of a key, and whether there has been a report since it began.
+// A beat is what the debouncer remembers of a key from its first report on, until there was none for one window.
 type beat struct {
-	delay      time.Duration
-	isReported bool
+	// window is the longest time between two calls while there are reports, and age the time since the last call.
+	window, age time.Duration
+	// isReported is whether there was a report since the last tick, and isDue whether there was one since the last call.
+	isReported, isDue bool
 }
 
 func (d *debouncer) report(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.beats[key]; b != nil {
-		b.isReported = true
+		b.isReported, b.isDue = true, true
 		return
 	}
-	d.beats[key] = &beat{delay: statusDelay, isReported: true}
-	time.AfterFunc(statusDelay, func() { d.end(key) })
+	d.beats[key] = &beat{window: statusDelay, isReported: true, isDue: true}
+	time.AfterFunc(statusDelay, func() { d.tick(key) })
 }
 
-// end is called at the end of each delay.
-func (d *debouncer) end(key types.NamespacedName) {
+// tick is called for each key once in a delay.
+func (d *debouncer) tick(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.beats[key]
-	if !b.isReported {
+	b.age += statusDelay
+	isQuiet, isOver := !b.isReported, b.age >= b.window
+	b.isReported = false
+	switch {
+	case b.isDue && (isQuiet || isOver):
+		b.window, b.age, b.isDue = min(2*b.window, maxStatusDelay), 0, false
+		d.do(key)
+	case !b.isDue && isOver:
 		delete(d.beats, key)
 		return
 	}
-	b.isReported = false
-	b.delay = min(2*b.delay, maxStatusDelay)
-	time.AfterFunc(b.delay, func() { d.end(key) })
-	d.do(key)
+	time.AfterFunc(statusDelay, func() { d.tick(key) })
 }

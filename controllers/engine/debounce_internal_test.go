@@ -10,14 +10,24 @@ import (
 )
 
 func TestDebouncer(t *testing.T) {
+	always := func(until float64) []float64 {
+		var reports []float64
+		for at := 0.0; at < until; at += 0.25 {
+			reports = append(reports, at)
+		}
+		return reports
+	}
 	for name, tc := range map[string]struct {
 		// in seconds
-		reports, want []int
+		reports []float64
+		want    []int
 	}{
-		"one change is written after a while":            {reports: []int{0}, want: []int{1}},
-		"all changes of that while make one write":       {reports: []int{0, 0, 0}, want: []int{1}},
-		"continual changes are written less often":       {reports: []int{0, 2, 4, 6, 8, 10, 12, 14, 16}, want: []int{1, 3, 7, 12, 17}},
-		"after a pause the delay is the first one again": {reports: []int{0, 2, 20}, want: []int{1, 3, 21}},
+		"one change is written after a while":            {reports: []float64{0}, want: []int{1}},
+		"all changes of that while make one write":       {reports: []float64{0, 0, 0}, want: []int{1}},
+		"continual changes are written less often":       {reports: always(26.1), want: []int{1, 3, 7, 15, 25, 28}},
+		"when they stop the last is written":             {reports: always(8.1), want: []int{1, 3, 7, 10}},
+		"rare changes are each written":                  {reports: []float64{0, 4.5, 9.5}, want: []int{1, 5, 10}},
+		"after a pause the delay is the first one again": {reports: append(always(8.1), 30, 30.2), want: []int{1, 3, 7, 10, 31}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -25,7 +35,7 @@ func TestDebouncer(t *testing.T) {
 				var got []int
 				d := &debouncer{beats: map[types.NamespacedName]*beat{}, do: func(types.NamespacedName) { got = append(got, int(time.Since(began).Seconds())) }}
 				for _, at := range tc.reports {
-					time.Sleep(time.Duration(at)*time.Second - time.Since(began))
+					time.Sleep(time.Duration(at*float64(time.Second)) - time.Since(began))
 					d.report(types.NamespacedName{Name: "q"})
 				}
 				time.Sleep(time.Minute)

@@ -53,6 +53,8 @@ type Config struct {
 	Elected <-chan struct{}
 	// Writers is how many decisions are written at the same time.
 	Writers int
+	// SettleAfter is how long a stage has waited for the same reason before that is written.
+	SettleAfter time.Duration
 	// Beside is true if Kueue's manager also writes the status of quota Workloads.
 	Beside bool
 	// Gates are the feature gates of Kueue that are on.

@@ -24,16 +24,6 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// No accelerator is idle because a refusal is not written yet. So a refusal is written a while after it was decided, if it still holds by
-// then, and the rate of all refusals is limited.
-const (
-	refusalDelay      = time.Second
-	refusalsPerSecond = 50
-	refusalBurst      = 200
-	// hurriedRefusalsPerSecond is the limit while admissions and evictions wait to be written.
-	hurriedRefusalsPerSecond = 5
-)
-
 // The conditions of a quota Workload report that it is admitted, evicted or refused. The Events that repeat this are limited, so that not
 // every one of many at a time gets an Event.
 const (
@@ -48,9 +38,8 @@ type writer struct {
 	config   Config
 	runner   *Runner
 	queue    workqueue.TypedInterface[admission.StageKey]
-	refusals workqueue.TypedDelayingInterface[admission.StageKey]
-	budget   flowcontrol.RateLimiter
-	hurried  flowcontrol.RateLimiter
+	refusals *backlog
+	budget   *budget
 	events   flowcontrol.RateLimiter
 	// refusing is full while a refusal is being written.
 	refusing chan struct{}
@@ -59,7 +48,6 @@ type writer struct {
 
 	mu      sync.Mutex
 	orders  map[admission.StageKey][]admission.Decision
-	refuses map[admission.StageKey]*admission.Refuse
 	retries workqueue.TypedRateLimiter[admission.StageKey]
 }
 
@@ -68,14 +56,12 @@ func newWriter(config Config, runner *Runner) *writer {
 		config:        config,
 		runner:        runner,
 		queue:         workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[admission.StageKey]{Name: "tranche-orders"}),
-		refusals:      workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
-		budget:        flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
-		hurried:       flowcontrol.NewTokenBucketRateLimiter(hurriedRefusalsPerSecond, 1),
+		refusals:      newBacklog(config.SettleAfter),
+		budget:        newBudget(),
 		events:        flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		refusing:      make(chan struct{}, 1),
 		refusalEvents: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		orders:        map[admission.StageKey][]admission.Decision{},
-		refuses:       map[admission.StageKey]*admission.Refuse{},
 		retries:       workqueue.NewTypedItemExponentialFailureRateLimiter[admission.StageKey](firstRetry, lastRetry),
 	}
 }
@@ -97,14 +83,13 @@ func (w *writer) add(decision admission.Decision) {
 	case retriedEviction:
 		w.order(d.Stage, d)
 	case admission.Refuse:
-		w.refuses[d.Stage] = &d
-		w.refusals.AddAfter(d.Stage, refusalDelay)
+		w.refusals.add(&d, time.Now())
 	}
 }
 
 func (w *writer) order(key admission.StageKey, decision admission.Decision) {
 	w.orders[key] = append(w.orders[key], decision)
-	delete(w.refuses, key)
+	w.refusals.drop(key)
 	w.queue.Add(key)
 }
 
@@ -140,12 +125,12 @@ func (w *writer) run(ctx context.Context) {
 		})
 	}
 	workers.Go(func() {
-		for w.refusalBudget().Wait(ctx) == nil && w.nextRefusal(ctx) {
+		for w.nextRefusal(ctx) {
 		}
 	})
 	<-ctx.Done()
 	w.queue.ShutDown()
-	w.refusals.ShutDown()
+	w.refusals.queue.ShutDown()
 	workers.Wait()
 }
 
@@ -160,6 +145,7 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 	delete(w.orders, key)
 	w.mu.Unlock()
 	for _, order := range orders {
+		w.budget.spend(time.Now())
 		switch d := order.(type) {
 		case admission.Admit:
 			w.admit(ctx, &d)
@@ -173,35 +159,21 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 	return true
 }
 
-// refusalBudget returns the rate limit for the next refusal. A refusal is less urgent than an admission.
-func (w *writer) refusalBudget() flowcontrol.RateLimiter {
-	if w.queue.Len() > 0 {
-		return w.hurried
-	}
-	return w.budget
-}
-
-// nextRefusal writes one refusal, and skips those that no longer hold.
+// nextRefusal writes one refusal, unless it no longer holds or may not be written yet.
 func (w *writer) nextRefusal(ctx context.Context) bool {
-	for {
-		key, shutdown := w.refusals.Get()
-		if shutdown {
-			return false
-		}
-		w.mu.Lock()
-		d := w.refuses[key]
-		delete(w.refuses, key)
-		w.mu.Unlock()
-		if d != nil {
-			w.refusing <- struct{}{}
-			w.refuse(ctx, d)
-			<-w.refusing
-		}
-		w.refusals.Done(key)
-		if d != nil {
-			return true
-		}
+	key, shutdown := w.refusals.queue.Get()
+	if shutdown {
+		return false
 	}
+	defer w.refusals.queue.Done(key)
+	u := w.refusals.take(key, time.Now())
+	if u == nil {
+		return true
+	}
+	w.refusing <- struct{}{}
+	isWritten := w.refuse(ctx, u)
+	<-w.refusing
+	return !isWritten || w.budget.wait(ctx, time.Now()) == nil
 }
 
 // admit writes an admission and settles the decision.
@@ -297,24 +269,29 @@ func asksFor(workload *kueue.Workload, given *kueue.Admission) bool {
 	})
 }
 
-// refuse writes why a stage waits. A conflict means that the Workload has changed: then the engine will check it again.
-func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
+// refuse writes why a stage waits, and reports whether it has tried to. A conflict means that the Workload has changed: then the engine will check it
+// again.
+func (w *writer) refuse(ctx context.Context, u *unwritten) bool {
+	d := u.refuse
 	if w.config.Beside && !w.leads(ctx, d.Stage) {
-		return
+		return false
 	}
 	var seen kueue.Workload
 	err := w.config.Client.Get(ctx, d.Stage, &seen)
 	if apierrors.IsNotFound(err) || err == nil && (seen.UID != d.UID || seen.Status.Admission != nil) {
-		return
+		return false
+	}
+	if err == nil && !w.refusals.mayWrite(u, workloadstatus.WaitOf(&seen), time.Now()) {
+		return false
 	}
 	if w.config.Beside {
 		if err == nil {
 			err = w.refuseBeside(ctx, &seen, d)
 		}
 		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			w.retryRefusal(d)
+			w.retryRefusal(u)
 		}
-		return
+		return true
 	}
 	var written *kueue.Workload
 	if err == nil {
@@ -327,8 +304,9 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 		w.announceRefusal(&seen, written, d)
 	case apierrors.IsNotFound(err) || ctx.Err() != nil:
 	default:
-		w.retryRefusal(d)
+		w.retryRefusal(u)
 	}
+	return true
 }
 
 // announceRefusal emits an Event if the refusal has changed the condition QuotaReserved. Without a resourceVersion the recorder counts all
@@ -346,15 +324,13 @@ func (w *writer) announceRefusal(before, written *kueue.Workload, d *admission.R
 }
 
 // retryRefusal retries later, unless there is another decision about the stage by then.
-func (w *writer) retryRefusal(d *admission.Refuse) {
+func (w *writer) retryRefusal(u *unwritten) {
 	w.config.Metrics.WriteFailed("Refuse")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.refuses[d.Stage] != nil || len(w.orders[d.Stage]) > 0 {
-		return
+	if len(w.orders[u.refuse.Stage]) == 0 {
+		w.refusals.putBack(u, w.retries.When(u.refuse.Stage))
 	}
-	w.refuses[d.Stage] = d
-	w.refusals.AddAfter(d.Stage, w.retries.When(d.Stage))
 }
 
 // apply writes the status of a quota Workload under Kueue's field manager and returns the Workload from the response. Server-side apply

@@ -116,14 +116,12 @@ func TestEvictionWhileTheAdmissionIsWritten(t *testing.T) {
 	}
 }
 
-// Refusals are delayed by admissions that wait to be written.
-func TestRefusalsYieldToAdmissions(t *testing.T) {
+// An admission takes back a refusal that is not written yet.
+func TestAdmissionReplacesTheRefusal(t *testing.T) {
 	w, admit, _ := preempted(t)
-	if w.refusalBudget() != w.budget {
-		t.Error("a refusal has to hurry although nothing else waits to be written")
-	}
+	w.add(admission.Refuse{Stage: admit.(admission.Admit).Stage})
 	w.add(admit)
-	if w.refusalBudget() != w.hurried {
-		t.Error("a refusal takes what an admission waits for")
+	if len(w.refusals.refused) > 0 {
+		t.Error("the refusal of an admitted stage is left to be written")
 	}
 }

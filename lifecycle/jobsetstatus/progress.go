@@ -3,7 +3,6 @@ package jobsetstatus
 import (
 	"fmt"
 	"strings"
-	"unicode"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,12 +67,5 @@ func isRefused(workload *kueue.Workload) bool {
 	return wait != nil && wait.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && workloadstatus.KeptOut(workload) == nil
 }
 
-// withoutAmounts removes all digits from a message that is truncated like that of a condition.
-func withoutAmounts(message string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, cut(message))
-}
+// withoutAmounts removes the amounts from a message that is truncated like that of a condition.
+func withoutAmounts(message string) string { return workloadstatus.WithoutAmounts(cut(message)) }

@@ -2,6 +2,8 @@ package workloadstatus
 
 import (
 	"slices"
+	"strings"
+	"unicode"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +55,17 @@ func finest(reason string) string {
 // waitsNoLonger removes WaitingCondition.
 func (s *statusBuilder) waitsNoLonger() {
 	apimeta.RemoveStatusCondition(&s.status.Conditions, apis.WaitingCondition)
+}
+
+// WithoutAmounts removes the numbers from a message, so that messages which differ only in amounts become equal. That of another flavor stays different,
+// unless their names differ only in digits.
+func WithoutAmounts(message string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, message)
 }
 
 // WaitOf returns the most specific reason for which a quota Workload holds no quota, and the message for its owner. It returns nil if its status

@@ -62,6 +62,9 @@ type Configuration struct {
 	// Reservation configures when quota is reserved for a stage that has waited for it for long.
 	Reservation Reservation `json:"reservation,omitzero"`
 
+	// Conditions configures when conditions are written.
+	Conditions Conditions `json:"conditions,omitzero"`
+
 	// Gang configures the gangs of JobSets.
 	Gang Gang `json:"gang,omitempty"`
 

@@ -35,6 +35,7 @@ func (c *Configuration) SetDefaults() {
 	set(&c.Preemption.MinimumRuntime, metav1.Duration{})
 	set(&c.Preemption.LeastWork, false)
 	setString(&c.Reservation.After, apis.Never)
+	set(&c.Conditions.SettleAfter, metav1.Duration{Duration: time.Second})
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)
 	setString(&c.PodGroups.AfterTimeout, PodGroupRequeue)

@@ -53,6 +53,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.CoStart.validate(field.NewPath("coStart")),
 		c.Preemption.validate(field.NewPath("preemption")),
 		c.Reservation.validate(field.NewPath("reservation")),
+		c.Conditions.validate(field.NewPath("conditions")),
 		c.Gang.validate(field.NewPath("gang")),
 		c.PodGroups.validate(field.NewPath("podGroups")),
 		c.GroupStart.validate(field.NewPath("groupStart")),
