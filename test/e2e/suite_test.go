@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
+	_ "github.com/tranche-dev/tranche/test/progress"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -23,6 +24,8 @@ const (
 
 	poll     = 50 * time.Millisecond
 	patience = 60 * time.Second
+	// firstAudit is by when a manager has audited its books: it does so once a minute.
+	firstAudit = 90 * time.Second
 )
 
 var (
@@ -70,15 +73,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func(ctx SpecContext) {
 		expectBooksRight(ctx)
 		Expect(manager.Stop()).To(Succeed())
-	}, NodeTimeout(patience))
+	}, NodeTimeout(firstAudit+patience))
 }, NodeTimeout(5*time.Minute))
 
-// expectBooksRight checks that the quota audit of the last manager has never found a mismatch.
+// expectBooksRight waits for the first quota audit of the last manager, which the last spec may have just started, and checks that none has found a mismatch.
 func expectBooksRight(ctx context.Context) {
 	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (string, error) { return testenv.ReadMetrics(ctx, manager.Metrics) }).WithTimeout(firstAudit).
+		Should(MatchRegexp(`tranche_ledger_audits_total [1-9]`))
 	body, err := testenv.ReadMetrics(ctx, manager.Metrics)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(body).To(MatchRegexp(`tranche_ledger_audits_total [1-9]`))
 	Expect(body).NotTo(ContainSubstring("tranche_ledger_mismatch_total{"))
 }
 
