@@ -46,8 +46,8 @@ screenshots: cluster build browser ## Take the screenshots of docs/dashboard.md 
 	SCREENSHOTS=$(CURDIR)/docs/images $(GO_TEST) -count=1 ./test/e2e/dashboard
 
 .PHONY: test
-test: cluster kueue build browser test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
-	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/invariants/... ./test/install/... ./test/kueue/...
+test: cluster kueue build browser test-unit test-manifests ## Run every test, several packages at a time, since each mostly waits. Prints how far it is every 20 seconds.
+	SOAK_SEED=$(or $(SOAK_SEED),1) go run ./test/run
 
 # Packages outside test/ with randomized tests, and those without. Tests of either may import packages below test/.
 IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v '^[^ ]*/tranche/test/'
@@ -69,7 +69,7 @@ explore: ## Run the engine and the lifecycle through every interleaving of small
 
 .PHONY: test-manifests
 test-manifests: ## Render config/ and the chart and compare them, and check alerts, dashboard, the commands in the documents, the driver of the benchmarks and the study of scheduling policies.
-	go test ./test/manifests/... ./test/document/... ./test/bench/e2e/... ./test/bench/mixed/... ./test/bench/scheduling/...
+	go test ./test/manifests/... ./test/document/... ./test/run/... ./test/bench/e2e/... ./test/bench/mixed/... ./test/bench/scheduling/...
 	cd test/monitoring && GOWORK=off go test ./...
 
 .PHONY: test-integration
@@ -98,7 +98,7 @@ soak-kueue: cluster kueue build ## Kill Tranche's and Kueue's managers for 3 min
 
 .PHONY: bench
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
-	go test -run '^$$' -bench . -benchmem ./test/bench/...
+	go test -run '^$$' -bench . -benchmem -benchtime 300ms ./test/bench/...
 
 .PHONY: bench-e2e
 bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages, mixed, verbs), COUNT=3 and ATONCE=1 change the load.

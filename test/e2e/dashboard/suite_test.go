@@ -29,6 +29,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/browser"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	_ "github.com/tranche-dev/tranche/test/progress"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )

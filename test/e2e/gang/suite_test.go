@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
+	_ "github.com/tranche-dev/tranche/test/progress"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
