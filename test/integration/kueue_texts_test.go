@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -78,7 +79,7 @@ var _ = Describe("Messages shared with Kueue", Ordered, ContinueOnFailure, func(
 			found := eventsOn(ctx, g, large)
 			g.Expect(found).To(HaveLen(1))
 			g.Expect(found[0].Series).NotTo(BeNil())
-		}).WithContext(ctx).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(time.Minute + patience).Should(Succeed()) // amounts are written once a minute
 
 		By("holding the LocalQueue")
 		t.stopLocalQueue(ctx, kueue.Hold)
@@ -94,5 +95,5 @@ var _ = Describe("Messages shared with Kueue", Ordered, ContinueOnFailure, func(
 		for _, e := range eventsOn(ctx, Default, held) {
 			Expect(e.Type).To(Equal(corev1.EventTypeNormal), e.Reason)
 		}
-	}, SpecTimeout(patience))
+	}, SpecTimeout(time.Minute+2*patience))
 })
