@@ -33,7 +33,7 @@ var _ = ginkgo.ReportAfterEach(func(r ginkgo.SpecReport) {
 	}
 })
 
-// write appends a report to the file, if there is one. Tests do not fail because nobody reads how far they are.
+// write appends a report to the file, if there is one. Tests do not fail because of it.
 func write(r *Report) {
 	path := os.Getenv(FileVariable)
 	if path == "" {
