@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ const stopWithin = 30 * time.Second
 // A board knows which jobs run, and how far they are.
 type board struct {
 	file  string // that suites append to
+	out   io.Writer
 	began time.Time
 
 	mu      sync.Mutex
@@ -37,15 +39,18 @@ type standing struct {
 	specs, done, failed int
 }
 
-func newBoard() (*board, error) {
+// newBoard returns a board that prints to a writer.
+func newBoard(out io.Writer) (*board, error) {
 	file, err := os.CreateTemp("", "tranche-progress-")
 	if err != nil {
 		return nil, fmt.Errorf("make the file of the progress: %w", err)
 	}
-	return &board{file: file.Name(), began: time.Now()}, file.Close()
+	return &board{file: file.Name(), out: out, began: time.Now()}, file.Close()
 }
 
 func (b *board) close() { _ = os.Remove(b.file) }
+
+func (b *board) print(format string, values ...any) { _, _ = fmt.Fprintf(b.out, format, values...) }
 
 // run runs one job to its end. It prints the output if the job fails, and a line if it does not.
 func (b *board) run(ctx context.Context, j job, tags string) error {
@@ -65,10 +70,10 @@ func (b *board) run(ctx context.Context, j job, tags string) error {
 	b.update()
 	took := time.Since(s.began).Round(time.Second)
 	if err != nil {
-		fmt.Printf("%s\nFAIL %s %s\n", output.Bytes(), j.pkg, took)
+		b.print("%s\nFAIL %s %s\n", output.Bytes(), j.pkg, took)
 		return fmt.Errorf("%s: %w", j.pkg, err)
 	}
-	fmt.Printf("ok   %s %s%s\n", j.pkg, took, s.count())
+	b.print("ok   %s %s%s\n", j.pkg, took, s.count())
 	return nil
 }
 
@@ -92,7 +97,7 @@ func (b *board) watch(ctx context.Context) {
 		}
 		b.mu.Lock()
 		b.update()
-		fmt.Println(b.line(time.Now()))
+		b.print("%s\n", b.line(time.Now()))
 		b.mu.Unlock()
 	}
 }

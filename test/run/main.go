@@ -31,8 +31,16 @@ type job struct {
 var lanes = [][]job{
 	{{"./test/e2e", 3}, {"./test/integration", 3}, {"./test/kueue", 3}},
 	{
-		{pkg: "./test/install"}, {pkg: "./test/e2e/podgroup"}, {pkg: "./test/e2e/groupstart"}, {pkg: "./test/e2e/gang"}, {pkg: "./test/e2e/dashboard"},
-		{pkg: "./test/soak"}, {pkg: "./test/e2e/adoption"}, {pkg: "./test/kueue/migration"}, {pkg: "./test/controlplane"}, {pkg: "./test/invariants"},
+		{pkg: "./test/install"},
+		{pkg: "./test/e2e/podgroup"},
+		{pkg: "./test/e2e/groupstart"},
+		{pkg: "./test/e2e/gang"},
+		{pkg: "./test/e2e/dashboard"},
+		{pkg: "./test/soak"},
+		{pkg: "./test/e2e/adoption"},
+		{pkg: "./test/kueue/migration"},
+		{pkg: "./test/controlplane"},
+		{pkg: "./test/invariants"},
 		{pkg: "./test/integration/shadow"},
 	},
 }
@@ -54,7 +62,7 @@ func run(ctx context.Context, tags string) error {
 	if err := checkComplete(ctx, tags); err != nil {
 		return err
 	}
-	board, err := newBoard()
+	board, err := newBoard(os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -63,7 +71,7 @@ func run(ctx context.Context, tags string) error {
 	defer cancel()
 	go board.watch(watching)
 	var running sync.WaitGroup
-	failed := make([]error, len(lanes))
+	failed := make([]error, len(lanes)+1)
 	for i, lane := range lanes {
 		running.Go(func() {
 			for _, j := range lane {
@@ -74,5 +82,6 @@ func run(ctx context.Context, tags string) error {
 		})
 	}
 	running.Wait()
-	return errors.Join(append(failed, ctx.Err())...)
+	failed[len(lanes)] = ctx.Err()
+	return errors.Join(failed...)
 }

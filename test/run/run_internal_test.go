@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,7 +22,7 @@ func TestMissing(t *testing.T) {
 
 // The suite of a directory and that of a directory below it are two.
 func TestProgress(t *testing.T) {
-	b, err := newBoard()
+	b, err := newBoard(io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestProgress(t *testing.T) {
 
 // A job that fails prints its output, and is named by the error; the others run.
 func TestFailure(t *testing.T) {
-	b, err := newBoard()
+	b, err := newBoard(io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
