@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -124,7 +125,7 @@ var _ = Describe("Bad input", func() {
 		Eventually(func(g Gomega) {
 			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "wide").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(c.Message).To(ContainSubstring("would fit with at most 6 of 9 pods of train"))
-		}).WithContext(ctx).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(time.Minute + patience).Should(Succeed()) // amounts are written once a minute
 
 		By("admitting it when the quota suffices")
 		t.setQuota(ctx, "11")
