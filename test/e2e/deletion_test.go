@@ -65,7 +65,7 @@ var _ = Describe("An object that a user deletes", func() {
 })
 
 var _ = Describe("While a JobSet runs", func() {
-	It("the JobSet controller may be down: the JobSet resumes without loss when the controller is back", Serial, func(ctx SpecContext) {
+	It("the JobSet controller may be down: the JobSet resumes without loss when the controller is back", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.fineTune("half"))
 		submit(ctx, t.newJobSet("hog", replicatedJob{name: "main", cpus: "1", gpus: "5"}))

@@ -28,7 +28,7 @@ const (
 
 // Each of these was reported for a production system. The issue is named where it is known.
 var _ = Describe("A bug reported against Kueue or JobSet:", func() {
-	Describe("with readiness timeouts", Serial, Ordered, func() {
+	Describe("with readiness timeouts", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) {
 			Expect(manager.Stop()).To(Succeed())
 			var err error

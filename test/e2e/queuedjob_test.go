@@ -249,7 +249,7 @@ func crashes(proxy *testenv.Proxy) (end func() int) {
 	}
 }
 
-var _ = Describe("A manager that is killed after each of its writes", Serial, func() {
+var _ = Describe("A manager that is killed after each of its writes", func() {
 	It("runs a Job to its end, through an eviction and a suspension", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()

@@ -76,7 +76,7 @@ var _ = Describe("A succeeded Job that is deleted", func() {
 		Expect(before).To(ContainElements(t.podUIDs(ctx, Default, "workers")))
 	}, SpecTimeout(specTimeout))
 
-	It("still counts for the JobSet controller, which otherwise would not create the Jobs of later stages", Serial, func(ctx SpecContext) {
+	It("still counts for the JobSet controller, which otherwise would not create the Jobs of later stages", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "15")
 		js := t.newJobSet("early",
 			replicatedJob{name: "data", cpus: "1"},
@@ -113,7 +113,7 @@ var _ = Describe("A JobSet that is about to finish or restart", func() {
 		"all Jobs of the targets":  {Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{"initializer"}},
 		"any of targets that wait": {Operator: jobset.OperatorAny, TargetReplicatedJobs: []string{"initializer", "trainer-node"}},
 	} {
-		It("opens no stage once its success policy is satisfied: "+name, Serial, func(ctx SpecContext) {
+		It("opens no stage once its success policy is satisfied: "+name, func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "15")
 			js := t.fineTune("any")
 			js.Spec.SuccessPolicy = policy
@@ -131,7 +131,7 @@ var _ = Describe("A JobSet that is about to finish or restart", func() {
 		}, SpecTimeout(specTimeout))
 	}
 
-	It("opens and admits no stage once a Job has failed", Serial, func(ctx SpecContext) {
+	It("opens and admits no stage once a Job has failed", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("failing",
 			replicatedJob{name: "data", cpus: "1"},

@@ -284,7 +284,7 @@ var _ = Describe("The guards of created objects", func() {
 		Expect(get(ctx, js).Status.ReplicatedJobsStatus).To(ContainElement(And(HaveField("Name", "held"), HaveField("Suspended", BeEquivalentTo(5)))))
 	}, SpecTimeout(patience))
 
-	It("refuse all writes when their parameters are missing, except for Jobs that are not held", Serial, func(ctx SpecContext) {
+	It("refuse all writes when their parameters are missing, except for Jobs that are not held", func(ctx SpecContext) {
 		parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
 		parameters = get(ctx, parameters)
 		Expect(env.adminClient.Delete(ctx, parameters)).To(Succeed())
@@ -302,7 +302,7 @@ var _ = Describe("The guards of created objects", func() {
 	}, SpecTimeout(patience))
 
 	// One at a time: an API server permanently stops watching the parameters once no binding refers to them (kubernetes#130887).
-	DescribeTable("refuse an object that is not held if the mutating policy is missing", Serial, func(ctx SpecContext, missing string, attempts map[string]func(context.Context, *jobsetapi.JobSet) error) {
+	DescribeTable("refuse an object that is not held if the mutating policy is missing", func(ctx SpecContext, missing string, attempts map[string]func(context.Context, *jobsetapi.JobSet) error) {
 		js := newQueued(namespace, "train", "a")
 		Expect(tenant.Create(ctx, js)).To(Succeed())
 		awaitJobs(ctx, js, 1)
@@ -334,7 +334,7 @@ var _ = Describe("The guards of created objects", func() {
 		}),
 	)
 
-	It("hold JobSets without a queue where manageJobSetsWithoutQueueName is true", Serial, func(ctx SpecContext) {
+	It("hold JobSets without a queue where manageJobSetsWithoutQueueName is true", func(ctx SpecContext) {
 		parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
 		set := func(ctx context.Context, value string) {
 			patch := `[{"op":"add","path":"/data/manageJobSetsWithoutQueueName","value":"` + value + `"}]`

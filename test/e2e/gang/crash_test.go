@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-var _ = Describe("A manager that is killed while it runs a gang", Serial, func() {
+var _ = Describe("A manager that is killed while it runs a gang", func() {
 	It("reaches the same final state after a crash at any write, also after a restart of the JobSet", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) }, NodeTimeout(patience))

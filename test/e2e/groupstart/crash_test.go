@@ -27,7 +27,7 @@ func expectKept(ctx context.Context, js *jobsetapi.JobSet) {
 	}
 }
 
-var _ = Describe("A manager that is killed while a group starts", Serial, func() {
+var _ = Describe("A manager that is killed while a group starts", func() {
 	It("reaches the same final state after a crash at any write, also after a restart of the JobSet", func(ctx SpecContext) {
 		Expect(leader.Stop()).To(Succeed())
 		DeferCleanup(func() { leader, _ = startManager() })

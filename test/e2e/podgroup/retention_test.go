@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
-var _ = Describe("objectRetentionPolicies", Serial, func() {
+var _ = Describe("objectRetentionPolicies", func() {
 	It("delete finished quota Workloads, and those that the manager has deactivated", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {

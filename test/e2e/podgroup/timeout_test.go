@@ -24,7 +24,7 @@ func (t team) timedOut(ctx context.Context, g Gomega) []string {
 	return names
 }
 
-var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
+var _ = Describe("With podGroups.afterTimeout: Stop", Ordered, func() {
 	restart := func(ctx context.Context, podGroups map[string]any) {
 		GinkgoHelper()
 		Expect(manager.Stop()).To(Succeed())
