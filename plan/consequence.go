@@ -89,7 +89,7 @@ const (
 	NotEvicted Kind = "NotEvicted"
 	// FitsAgain could never be admitted without the change, and only waits with it.
 	FitsAgain Kind = "FitsAgain"
-	// Waiting is new with the change, and does not start before the end of the simulation.
+	// Waiting is new with the change, or no longer suspended, and does not start before the end of the simulation.
 	Waiting Kind = "Waiting"
 	// NewlyAdmitted starts before the end of the simulation with the change only.
 	NewlyAdmitted Kind = "NewlyAdmitted"
@@ -203,11 +203,19 @@ func (c *comparison) compare(was, now *simulator.History) {
 			kind = Unsafe
 		}
 		c.add(now, Consequence{Kind: kind, Reason: now.Reason, Message: now.Message})
-	case was.End == simulator.Gone && !isStuck(now) && len(newStarts) == 0:
+	case isQueuedBy(was, now) && !isStuck(now):
 		c.add(now, Consequence{Kind: Waiting, Reason: now.Reason, Message: now.Message, Blockers: namesOf(now.Blockers)})
 	case isStuck(was) && !isStuck(now):
 		c.add(now, Consequence{Kind: FitsAgain, Reason: now.Reason, Message: now.Message, Blockers: namesOf(now.Blockers)})
 	}
+}
+
+// isQueuedBy reports whether a quota Workload that never starts asks for quota because of the change: it is new, or its user no longer suspends it.
+func isQueuedBy(was, now *simulator.History) bool {
+	if was.End == simulator.Gone {
+		return len(startsOf(now)) == 0
+	}
+	return was.IsSuspended && !now.IsSuspended && len(startsOf(now)) <= len(startsOf(was))
 }
 
 // isStuck reports whether a quota Workload waits without the chance to be admitted, as long as the queues are as they are.

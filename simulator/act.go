@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -184,7 +185,7 @@ func (s *simulation) suspend(j *cluster.UserJob, suspend bool) { //nolint:revive
 		return
 	}
 	js := s.JobSets[j.Key()].DeepCopy()
-	js.Spec.Suspend = &suspend
+	js.Spec.Suspend = new(suspend || !jobsetstate.IsStarted(js)) // an admission policy keeps a JobSet suspended that the manager has not started
 	s.PutJobSet(js)
 }
 

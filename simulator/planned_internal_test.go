@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/simulator/internal/durations"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/scope"
@@ -56,6 +57,7 @@ func RunChanged(script *scenario.Scenario, config *configapi.Configuration, hori
 			}
 			w.Manifests = manifestsOf(s)
 			w.submitted(s)
+			w.suspended(s)
 		}
 		until := s.Now + horizon
 		if err := s.advanceTo(until); err != nil {
@@ -89,6 +91,31 @@ func (w *ChangedWorld) submitted(s *simulation) {
 		job.Spec.Suspend = nil
 		delete(job.Labels, apis.HoldLabel)
 		w.Manifests.Jobs = append(w.Manifests.Jobs, job)
+	}
+}
+
+// suspended adds the JobSets and queued Jobs of the snapshot that their users suspend or resume to the manifests, as users write them.
+func (w *ChangedWorld) suspended(s *simulation) {
+	for _, old := range w.Before.JobSets {
+		key := types.NamespacedName{Namespace: old.Namespace, Name: old.Name}
+		now := s.JobSets[key]
+		if now == nil || *now.Spec.Suspend == *old.Spec.Suspend {
+			continue
+		}
+		manifest := s.UserJobs[key].NewJobSet()
+		manifest.Spec.ReplicatedJobs, manifest.Spec.Suspend = old.DeepCopy().Spec.ReplicatedJobs, now.Spec.Suspend
+		w.Manifests.JobSets = append(w.Manifests.JobSets, manifest)
+	}
+	for _, old := range w.Before.Jobs {
+		key := types.NamespacedName{Namespace: old.Namespace, Name: old.Name}
+		now := s.QueuedJob(key)
+		if now == nil || queuedjob.IsSuspendedByUser(now) == queuedjob.IsSuspendedByUser(old) {
+			continue
+		}
+		manifest := s.QueuedJobs[key].NewJob()
+		manifest.Spec.Suspend = new(queuedjob.IsSuspendedByUser(now))
+		delete(manifest.Labels, apis.HoldLabel)
+		w.Manifests.Jobs = append(w.Manifests.Jobs, manifest)
 	}
 }
 

@@ -187,7 +187,8 @@ func TestPlansComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := simulator.RandomConfiguration(t)
 		text, _ := simulator.RandomLimits(t)
-		text += fmt.Sprintf("run until=%ds\n", rapid.IntRange(600, 4000).Draw(t, "at"))
+		at := rapid.IntRange(600, 4000).Draw(t, "at")
+		text += randomSuspension(t, text, at) + fmt.Sprintf("run until=%ds\n", at)
 		for range rapid.IntRange(1, 3).Draw(t, "changes") {
 			text += randomChange(t, text)
 		}
@@ -205,7 +206,27 @@ func TestPlansComeTrue(t *testing.T) {
 	})
 }
 
-// randomChange draws a line that changes a queue.
+// randomSuspension draws a line that suspends a JobSet before the change, or none.
+func randomSuspension(t *rapid.T, text string, until int) string {
+	names := jobSetsOf(text)
+	if len(names) == 0 || rapid.Bool().Draw(t, "none is suspended") {
+		return ""
+	}
+	return fmt.Sprintf("suspend %s at=%ds\n", rapid.SampledFrom(names).Draw(t, "suspended"), rapid.IntRange(600, until).Draw(t, "since"))
+}
+
+// jobSetsOf returns the names of the JobSets that a scenario submits.
+func jobSetsOf(text string) []string {
+	var names []string
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); words[0] == "submit" && strings.Contains(line, " stages=") {
+			names = append(names, words[1])
+		}
+	}
+	return names
+}
+
+// randomChange draws a line that changes a queue, submits a JobSet, or suspends or resumes one.
 func randomChange(t *rapid.T, text string) string {
 	queue := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "changed")
 	changes := []string{
@@ -227,6 +248,12 @@ func randomChange(t *rapid.T, text string) string {
 	if strings.Contains(text, "cohort top") {
 		changes = append(changes, fmt.Sprintf("change cohort top a:gpu=%d", rapid.IntRange(0, 4).Draw(t, "on top")), "change cohort ops parent=lab", "change cohort ops parent=alone",
 			fmt.Sprintf("change cohort ops b:gpu=2/lend=%d", rapid.IntRange(0, 2).Draw(t, "lent")))
+	}
+	for _, name := range jobSetsOf(text) {
+		changes = append(changes, "suspend "+name)
+		if strings.Contains(text, "suspend "+name+" ") {
+			changes = append(changes, "resume "+name)
+		}
 	}
 	return rapid.SampledFrom(changes).Draw(t, "change") + "\n"
 }

@@ -19,8 +19,9 @@ import (
 // A shape is how large a cluster is.
 type shape struct {
 	queues, perCohort int
-	// running of 1 CPU in each queue, whose nominal quota they fill up to what waits.
+	// running in each queue, whose nominal quota they fill up to what waits. Each has so many CPUs, or 1.
 	running int
+	cpus    int64
 	// preemption is that of every queue.
 	preemption *kueue.ClusterQueuePreemption
 }
@@ -44,11 +45,11 @@ func newFleet(b *testing.B, s shape, spare int64, config admission.Config) *flee
 	engine.Apply(admission.NamespaceObserved{Name: "ns"})
 	engine.Apply(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}}})
 	for i := range s.queues {
-		f.addQueue(i, s, int64(s.running)+spare)
+		f.addQueue(i, s, int64(s.running)*max(s.cpus, 1)+spare)
 	}
 	for i := range s.queues {
 		for range s.running {
-			f.observe(f.workload(i, 1))
+			f.observe(f.workload(i, max(s.cpus, 1)))
 		}
 	}
 	f.decide()
@@ -271,6 +272,20 @@ func BenchmarkPreempt(b *testing.B) {
 			}}
 			f := newFleet(b, s, 0, admission.Config{})
 			f.preemptAll(queues, 20*queues, 20)
+		})
+	}
+}
+
+// BenchmarkPreemptExcess does the same where the victims hold more than every other head needs: its preemption releases quota for others, so that all
+// nominees of the cohort are checked again.
+func BenchmarkPreemptExcess(b *testing.B) {
+	for _, queues := range []int{10, 100} {
+		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
+			s := shape{queues: queues, perCohort: queues, running: 50, cpus: 2, preemption: &kueue.ClusterQueuePreemption{
+				WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever,
+			}}
+			f := newFleet(b, s, 0, admission.Config{})
+			f.preemptAll(queues, queues*19/2, 19)
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/plan"
@@ -29,7 +30,7 @@ type course struct {
 	named         []plan.Kind
 }
 
-// A plannedChange is a change of queues, in queues of its own. Nothing in it ends by itself: the JobSets that have a time limit end when the test ends them,
+// A plannedChange is a change of queues or JobSets, in queues of its own. Nothing in it ends by itself: the JobSets that have a time limit end when the test ends them,
 // after the change.
 type plannedChange struct {
 	name string
@@ -45,7 +46,7 @@ type plannedChange struct {
 type planner struct{ teams []team }
 
 var _ = Describe("tranche plan", func() {
-	It("names all that eleven changes make happen, and nothing else", func(ctx SpecContext) {
+	It("names all that thirteen changes make happen, and nothing else", func(ctx SpecContext) {
 		changes := plannedChanges()
 		planners, manifests := make([]*planner, len(changes)), make([]map[string]any, len(changes))
 		for i := range changes {
@@ -128,7 +129,8 @@ func (p *planner) expectOnly(ctx context.Context, change plannedChange, made *pl
 		}
 		state := t.stage(ctx, Default, jobSet, stage)
 		Expect(state).To(Equal(course.after), "%s: %s did not stay as it was", change.name, name)
-		Expect(t.evictions(ctx, jobSet, stage) > 0).To(Equal(is(plan.Evicted)), "%s: %s is evicted", change.name, name)
+		isEvicted := t.evictions(ctx, jobSet, stage) > 0 || course.before == "ready" && t.isSuspended(ctx, jobSet, stage)
+		Expect(isEvicted).To(Equal(is(plan.Evicted)), "%s: %s is evicted", change.name, name)
 		if state == "ready" && course.before != "ready" {
 			Expect(is(plan.NewlyAdmitted, plan.Earlier, plan.Evicted)).To(BeTrue(), "%s: %s is newly admitted", change.name, name)
 		}
@@ -232,7 +234,7 @@ func apply(ctx context.Context, object map[string]any) {
 
 // plannedChanges returns changes of each kind that follows at once, or when JobSets with a limit have ended.
 func plannedChanges() []plannedChange {
-	return slices.Concat(changesOfQuota(), changesOfCohorts(), changesOfPolicies())
+	return slices.Concat(changesOfQuota(), changesOfCohorts(), changesOfPolicies(), changesOfUsers())
 }
 
 func changesOfQuota() []plannedChange {
@@ -259,7 +261,7 @@ func changesOfQuota() []plannedChange {
 				// With co-start the first stage would wait for quota of both.
 				t.patchQueue(ctx, `{"metadata":{"annotations":{"tranche.dev/co-start-reserve-for":"Never"}}}`)
 				t.train(ctx, "short", "2", "ready")
-				t.staged(ctx, inOrder(t.newJobSet("staged", replicatedJob{name: "ps", cpus: "1", gpus: "2"}, replicatedJob{name: "train", cpus: "1", gpus: "6"})), "train=waiting")
+				t.staged(ctx, t.newStaged("staged", "2", "6"), "train=waiting")
 				changed := t.queueManifest("4", nil)
 				changed["metadata"] = map[string]any{"name": t.namespace, "annotations": map[string]any{apis.CoStartAnnotation: apis.Never}}
 				return changed
@@ -276,7 +278,7 @@ func changesOfQuota() []plannedChange {
 				t := p.team(ctx, "8")
 				t.patchQueue(ctx, `{"metadata":{"annotations":{"tranche.dev/stage-admission":"Greedy"}}}`)
 				t.train(ctx, "short", "2", "ready")
-				t.staged(ctx, inOrder(t.newJobSet("staged", replicatedJob{name: "ps", cpus: "1", gpus: "2"}, replicatedJob{name: "train", cpus: "1", gpus: "6"})), "train=waiting")
+				t.staged(ctx, t.newStaged("staged", "2", "6"), "train=waiting")
 				changed := t.queueManifest("4", nil)
 				changed["metadata"] = map[string]any{"name": t.namespace, "annotations": map[string]any{apis.StageAdmissionAnnotation: "Greedy"}}
 				return changed
@@ -434,6 +436,64 @@ func changesOfPolicies() []plannedChange {
 			},
 		},
 	}
+}
+
+func changesOfUsers() []plannedChange {
+	return []plannedChange{
+		{
+			name: "a JobSet is suspended",
+			setUp: func(ctx context.Context, p *planner) map[string]any {
+				t := p.team(ctx, "4")
+				// With co-start the first stage would wait for quota of both.
+				t.patchQueue(ctx, `{"metadata":{"annotations":{"tranche.dev/co-start-reserve-for":"Never"}}}`)
+				t.train(ctx, "runs", "2", "ready")
+				t.staged(ctx, t.newStaged("staged", "1", "2"), "train=waiting")
+				t.train(ctx, "waits", "2", "waiting")
+				return t.suspension(t.newStaged("staged", "1", "2"), true)
+			},
+			courses: map[string]course{
+				"runs/runs":    {"ready", "ready", nil},
+				"staged/ps":    {"ready", "closed", []plan.Kind{plan.Evicted}},
+				"staged/train": {"waiting", "closed", nil},
+				"waits/waits":  {"waiting", "ready", []plan.Kind{plan.NewlyAdmitted}},
+			},
+		},
+		{
+			name: "a suspended JobSet is resumed, and queued again",
+			setUp: func(ctx context.Context, p *planner) map[string]any {
+				t := p.team(ctx, "4")
+				t.staged(ctx, t.newStaged("staged", "1", "2"), "train=ready")
+				apply(ctx, t.suspension(t.newStaged("staged", "1", "2"), true))
+				t.expectStages(ctx, "staged", "ps=closed", "train=closed")
+				t.train(ctx, "runs", "4", "ready")
+				t.train(ctx, "waits", "2", "waiting")
+				return t.suspension(t.newStaged("staged", "1", "2"), false)
+			},
+			courses: map[string]course{
+				"runs/runs":    {"ready", "ready", nil},
+				"staged/ps":    {"closed", "waiting", []plan.Kind{plan.Waiting}},
+				"staged/train": {"closed", "closed", []plan.Kind{plan.Waiting}},
+				"waits/waits":  {"waiting", "waiting", nil},
+			},
+		},
+	}
+}
+
+// newStaged makes a JobSet of a stage ps that stays, and a stage train.
+func (t team) newStaged(name, ps, train string) *jobsetapi.JobSet {
+	return inOrder(t.newJobSet(name, replicatedJob{name: "ps", cpus: "1", gpus: ps}, replicatedJob{name: "train", cpus: "1", gpus: train}))
+}
+
+// suspension returns the manifest by which a user suspends or resumes a JobSet.
+func (t team) suspension(js *jobsetapi.JobSet, suspend bool) map[string]any {
+	js.Spec.Suspend = &suspend
+	return manifest(jobset.GroupVersion.String(), "JobSet", js.ObjectMeta, map[string]any{"spec": js.Spec})
+}
+
+// isSuspended reports whether a stage holds no quota because the user of its JobSet has suspended it.
+func (t team) isSuspended(ctx context.Context, jobSet, stage string) bool {
+	w := t.workload(ctx, Default, jobSet, stage)
+	return slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate) && !quotaworkload.HoldsQuota(w)
 }
 
 // newLocalQueue creates one more LocalQueue of the team, and returns a function that submits a JobSet to it.

@@ -46,7 +46,7 @@ func TestRecordedPlans(t *testing.T) {
 		t.Fatalf("%d recorded changes: %v", len(worlds), err)
 	}
 	codes := map[string]int{
-		"quota-raised": 2, "queue-held": 2, "lending-limit": 2, "not-evicted": 2, "can-fit-again": 2,
+		"quota-raised": 2, "queue-held": 2, "resumed": 2, "lending-limit": 2, "not-evicted": 2, "can-fit-again": 2,
 	}
 	for _, world := range worlds {
 		dir := filepath.Dir(world)

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
@@ -26,15 +28,17 @@ type Record struct {
 	// JobSet, Stage and Growth say what it stands for. They are empty if it belongs to no JobSet; then Job is the queued Job that it belongs to, if any.
 	JobSet, Stage, Job string
 	Growth             int
-	// IsAdmitted is true if it was admitted before the snapshot and is not being evicted.
+	// IsAdmitted is true if it was admitted before the snapshot, and is neither being evicted nor suspended by its user.
 	IsAdmitted bool
 	// Starts are the times at which it is admitted. An earlier admission is not among them.
 	Starts []time.Time
 	// Evictions are in the order of time. One that began before the snapshot is not among them.
 	Evictions []Eviction
-	// End is its state at the end, and since when it has finished, if it has.
-	End      End
-	Finished time.Time
+	// End is its state at the end, and since when it has finished, if it has. IsSuspended is true if it Waits because its user has suspended its JobSet
+	// or Job.
+	End         End
+	Finished    time.Time
+	IsSuspended bool
 }
 
 // An End is the state of a quota Workload at the end of a simulation.
@@ -51,10 +55,11 @@ const (
 	Gone End = "Gone"
 )
 
-// An Eviction takes the quota of a quota Workload back.
+// An Eviction takes the quota of a quota Workload back. A suspension by its user does, too.
 type Eviction struct {
 	At time.Time
-	// Reason and Message are those of the condition Evicted, but for a preemption the message is that of the engine.
+	// Reason and Message are those of the condition Evicted, but for a preemption the message is that of the engine. For a suspension they are those of the
+	// condition QuotaReserved when the quota is released.
 	Reason, Message string
 	// Preemptor is the quota Workload that gets the quota, or empty.
 	Preemptor admission.StageKey
@@ -76,7 +81,7 @@ type Recorder struct {
 	evicted map[admission.StageKey]admission.Evict
 }
 
-// A phase is what matters of the state of a quota Workload.
+// A phase is what matters of the state of a quota Workload. One that its user suspends is evicting until its quota is released.
 type phase struct {
 	isAdmitted, isEvicting, isFinished bool
 	// since is when it was admitted.
@@ -84,11 +89,17 @@ type phase struct {
 }
 
 func phaseOf(w *kueue.Workload) phase {
+	holds, isStopped := quotaworkload.HoldsQuota(w), quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || isSuspended(w)
 	return phase{
-		isAdmitted: quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && !cluster.IsFinished(w),
-		isEvicting: quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted),
+		isAdmitted: holds && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !isStopped && !cluster.IsFinished(w),
+		isEvicting: holds && isStopped && !cluster.IsFinished(w),
 		isFinished: cluster.IsFinished(w),
 	}
+}
+
+// isSuspended reports whether its user has suspended the JobSet or the Job of a quota Workload.
+func isSuspended(w *kueue.Workload) bool {
+	return slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate)
 }
 
 // New returns a Recorder that records the changes of quota Workloads from now on.
@@ -135,7 +146,7 @@ func (r *Recorder) Records() []Record {
 		case quotaworkload.HoldsQuota(w):
 			one.End = Holds
 		default:
-			one.End = Waits
+			one.End, one.IsSuspended = Waits, isSuspended(w)
 		}
 		all = append(all, one)
 	}
@@ -179,6 +190,10 @@ func (r *Recorder) record(w *kueue.Workload) {
 // evictionOf describes an eviction that has begun.
 func (r *Recorder) evictionOf(w *kueue.Workload, before phase) Eviction {
 	c := quotaworkload.FindTrue(w, kueue.WorkloadEvicted)
+	if c == nil {
+		status := workloadstatus.Suspended(w, r.Time())
+		c = apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadQuotaReserved)
+	}
 	e := Eviction{At: r.Time(), Reason: c.Reason, Message: c.Message, Held: heldBy(w)}
 	if before.isAdmitted {
 		e.Ran = max(0, r.Time().Sub(before.since))

@@ -32,7 +32,7 @@ const (
 	writers = 32
 	// backlogTimeout limits how long the manager takes to count all quota Workloads once they exist.
 	backlogTimeout = 10 * time.Minute
-	// verbRounds is how often each question is asked: the slowest answer counts.
+	// verbRounds is how often each question is asked in each place: the slowest answer counts.
 	verbRounds = 3
 )
 
@@ -187,9 +187,14 @@ func perQueue(load *shape.Shape) (n int) {
 	return n
 }
 
-// A question is a command line, and a text that its answer has.
+// A question is asked in several places of the cluster. The slowest answer counts.
 type question struct {
-	name string
+	name  string
+	lines []commandLine
+}
+
+// A commandLine asks a question, and its answer has the text want.
+type commandLine struct {
 	args []string
 	want string
 }
@@ -216,23 +221,42 @@ func (r *run) ask(ctx context.Context) ([]figure, error) {
 	return append(figures, mebibytes("snapshot/size", info.Size())), nil
 }
 
-// questions returns what is asked about the cluster of a kubeconfig, of which the first question saves a snapshot in an archive. Those about one
-// quota Workload are about the last one.
+// questions returns what is asked about the cluster of a kubeconfig, of which the first question saves a snapshot in an archive. Those about a queue are
+// about the first one, one in the middle and the last, and those about one quota Workload about such ones of these queues.
 func questions(load *shape.Shape, kubeconfig, archive string) []question {
-	queue, waits := queueName(load.Queues()-1), &load.Classes[len(load.Classes)-1]
+	waits := &load.Classes[len(load.Classes)-1]
 	last := workloadName(waits, waits.Count-1)
 	online, anonymized := "--kubeconfig="+kubeconfig, filepath.Join(filepath.Dir(archive), "public.tar.gz")
 	total := fmt.Sprintf("%7d workloads.kueue.x-k8s.io", load.Queues()*perQueue(load))
-	const place = " in its ClusterQueue" // a position
-	return []question{
-		{"snapshot", []string{"snapshot", online, "-o", archive}, total},
-		{"snapshot-anonymized", []string{"snapshot", online, "--anonymize", "-o", anonymized}, total},
-		{"explain-snapshot", []string{"explain", "-n", queue, last, "--snapshot", archive}, place},
-		{"pending-snapshot", []string{"pending", "--cluster-queue", queue, "--snapshot", archive}, last},
-		{"explain", []string{"explain", online, "-n", queue, last}, place},
-		{"pending", []string{"pending", online, "--cluster-queue", queue}, last},
-		{"pending-namespace", []string{"pending", online, "-n", queue}, last},
+	ofWorkloads := func(from ...string) (lines []commandLine) {
+		for _, queue := range spread(load.Queues()) {
+			for _, n := range spread(waits.Count) {
+				args := append([]string{"explain", "-n", queueName(queue), workloadName(waits, n)}, from...)
+				lines = append(lines, commandLine{args, " in its ClusterQueue"}) // a position
+			}
+		}
+		return lines
 	}
+	ofQueues := func(flag string, from ...string) (lines []commandLine) {
+		for _, queue := range spread(load.Queues()) {
+			lines = append(lines, commandLine{append([]string{"pending", flag, queueName(queue)}, from...), last})
+		}
+		return lines
+	}
+	return []question{
+		{"snapshot", []commandLine{{[]string{"snapshot", online, "-o", archive}, total}}},
+		{"snapshot-anonymized", []commandLine{{[]string{"snapshot", online, "--anonymize", "-o", anonymized}, total}}},
+		{"explain-snapshot", ofWorkloads("--snapshot", archive)},
+		{"pending-snapshot", ofQueues("--cluster-queue", "--snapshot", archive)},
+		{"explain", ofWorkloads(online)},
+		{"pending", ofQueues("--cluster-queue", online)},
+		{"pending-namespace", ofQueues("-n", online)},
+	}
+}
+
+// spread returns the first, one in the middle and the last of some numbers.
+func spread(count int) []int {
+	return slices.Compact([]int{0, (count - 1) / 2, count - 1})
 }
 
 // verbFigures returns the figures of a question from its slowest answer and its largest memory, in bytes.
@@ -240,26 +264,37 @@ func verbFigures(q *question, slowest time.Duration, peak int64) []figure {
 	return []figure{seconds(q.name+"/wall", slowest), mebibytes(q.name+"/peak-rss", peak)}
 }
 
-// time asks a question several times, and reports the slowest answer and the largest memory.
+// time asks a question several times in each place, and reports the slowest answer and the largest memory.
 func (r *run) time(ctx context.Context, q *question) ([]figure, error) {
 	var slowest time.Duration
 	var peak int64
-	for range verbRounds {
-		cmd := exec.CommandContext(ctx, filepath.Join(r.world.Root, "bin", "tranche"), q.args...) // #nosec G204 -- the arguments are those above
-		var out, warnings bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &warnings
-		began := time.Now()
-		err := cmd.Run()
-		slowest = max(slowest, time.Since(began))
-		// The manager has no ConfigMap here, so that a snapshot is incomplete.
-		if isComplete := err == nil || q.args[0] == "snapshot" && cmd.ProcessState.ExitCode() == 3; !isComplete || !strings.Contains(out.String(), q.want) {
-			return nil, fmt.Errorf("tranche %s: the answer lacks %q: %w\n%s%s", strings.Join(q.args, " "), q.want, err, &out, &warnings)
+	for i := range q.lines {
+		for range verbRounds {
+			took, memory, err := r.answer(ctx, &q.lines[i])
+			if err != nil {
+				return nil, err
+			}
+			slowest, peak = max(slowest, took), max(peak, memory)
 		}
-		used, isKnown := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		if !isKnown {
-			return nil, errors.New("read the memory of the process: not on this system")
-		}
-		peak = max(peak, used.Maxrss<<10)
 	}
 	return verbFigures(q, slowest, peak), nil
+}
+
+// answer runs a command line, and returns the time that it takes and its peak memory in bytes.
+func (r *run) answer(ctx context.Context, line *commandLine) (took time.Duration, peak int64, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.world.Root, "bin", "tranche"), line.args...) // #nosec G204 -- the arguments are those above
+	var out, warnings bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &warnings
+	began := time.Now()
+	err = cmd.Run()
+	took = time.Since(began)
+	// The manager has no ConfigMap here, so that a snapshot is incomplete.
+	if isComplete := err == nil || line.args[0] == "snapshot" && cmd.ProcessState.ExitCode() == 3; !isComplete || !strings.Contains(out.String(), line.want) {
+		return 0, 0, fmt.Errorf("tranche %s: the answer lacks %q: %w\n%s%s", strings.Join(line.args, " "), line.want, err, &out, &warnings)
+	}
+	used, isKnown := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !isKnown {
+		return 0, 0, errors.New("read the memory of the process: not on this system")
+	}
+	return took, used.Maxrss << 10, nil
 }
