@@ -95,8 +95,9 @@ func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	case len(b.waiting) > 0 || b.running || g.Reserves():
 		return false
 	}
-	// An evicted one keeps its queue position for pods that are recreated.
-	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w))
+	// An evicted one keeps its queue position for pods that are recreated. If it is admitted again before these exist, it is still needed: without it,
+	// the pods that have succeeded would no longer count.
+	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w)) && b.succeeded == 0
 }
 
 // deletePods deletes the pods of an evicted quota Workload.
@@ -112,6 +113,11 @@ func (b *stepBuilder) deletePods(w *kueue.Workload) {
 func (b *stepBuilder) finishEviction(w *kueue.Workload) {
 	switch {
 	case b.runs(w):
+	case hasStarted(w) && b.isSpentPart(w):
+		// The rest of the gang is evicted first: see evicted.
+		if !slices.ContainsFunc(b.initial, isHeld) {
+			b.finish(w, workloadstatus.Succeeded(textSucceeded))
+		}
 	case hasStarted(w) && !isExtra(w) && b.isAlone() && isSpent(w, b.podsPaidBy(w), b.Gang.Min):
 		b.finish(w, workloadstatus.Succeeded(textSucceeded))
 	case hasStarted(w):
@@ -119,6 +125,18 @@ func (b *stepBuilder) finishEviction(w *kueue.Workload) {
 	default:
 		b.step.ReleaseQuota = append(b.step.ReleaseQuota, w)
 	}
+}
+
+// isSpentPart reports whether all pods of a part of a gang have succeeded, and not those of another part. When the gang is evicted, the part finishes:
+// no controller recreates its pods. The other parts queue again.
+func (b *stepBuilder) isSpentPart(w *kueue.Workload) bool {
+	isUnspent := func(part *kueue.Workload) bool { return !isSpent(part, b.podsPaidBy(part), b.Gang.Min) }
+	return isPart(w) && !isUnspent(w) && slices.ContainsFunc(b.initial, isUnspent)
+}
+
+// isHeld reports whether a quota Workload holds quota and is not evicted.
+func isHeld(w *kueue.Workload) bool {
+	return quotaworkload.HoldsQuota(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 // follow reports the state of the pods of a quota Workload that holds quota.
