@@ -78,8 +78,10 @@ func (b *stepBuilder) reconcileWorkload(w *kueue.Workload) {
 // isForgotten reports whether a quota Workload is no longer needed.
 func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	switch g := b.Gang; {
-	case !g.Owns(w) || g.Object == nil && len(g.All()) == 0:
+	case !g.Owns(w):
 		return true
+	case g.Object == nil && len(g.All()) == 0:
+		return !awaitsPods(w)
 	case isExtra(w):
 		pod := b.pods[types.UID(w.Labels[apis.ExtraLabel])]
 		if pod == nil || podgroup.IsTerminal(pod) || podgroup.IsVanishing(pod) {
@@ -98,6 +100,14 @@ func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	// An evicted one keeps its queue position for pods that are recreated. If it is admitted again before these exist, it is still needed: without it,
 	// the pods that have succeeded would no longer count.
 	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w)) && b.succeeded == 0
+}
+
+// awaitsPods reports whether a quota Workload is kept although the gang has no pods at the moment: it was evicted, and the controllers of its pods
+// recreate them. When these are deleted, the garbage collector deletes it.
+func awaitsPods(w *kueue.Workload) bool {
+	isOfController := slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind != "Pod" })
+	isEvicted := quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || !hasStarted(w)
+	return isOfController && hasEverStarted(w) && isEvicted && !quotaworkload.IsTrue(w, kueue.WorkloadFinished)
 }
 
 // deletePods deletes the pods of an evicted quota Workload.
