@@ -139,7 +139,7 @@ func isCreator(gvk schema.GroupVersionKind) bool {
 	case batchv1.SchemeGroupVersion.WithKind("CronJob").GroupKind(), corev1.SchemeGroupVersion.WithKind("ReplicationController").GroupKind():
 		return true
 	}
-	return gvk.Group == appsv1.GroupName
+	return gvk.Group == appsv1.GroupName && gvk.Kind != "ControllerRevision"
 }
 
 // otherKinds are the kinds of Kueue that do not decide admission.
