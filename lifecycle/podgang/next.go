@@ -98,12 +98,12 @@ func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 		return false
 	}
 	// An evicted one keeps its queue position for pods that are recreated. If it is admitted again before these exist, it is still needed: without it,
-	// the pods that have succeeded would no longer count.
-	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w)) && b.succeeded == 0
+	// the pods that have succeeded would no longer count, nor the gangs with which it has started.
+	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w)) && b.succeeded == 0 && !awaitsPods(w)
 }
 
-// awaitsPods reports whether a quota Workload is kept although the gang has no pods at the moment: it was evicted, and the controllers of its pods
-// recreate them. When these are deleted, the garbage collector deletes it.
+// awaitsPods reports whether a quota Workload is kept although no pod of the gang waits or runs at the moment: it was evicted, and the controllers of its
+// pods recreate them. When these or the PodGroup are deleted, the garbage collector deletes it.
 func awaitsPods(w *kueue.Workload) bool {
 	isOfController := slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind != "Pod" })
 	isEvicted := quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || !hasStarted(w)

@@ -50,12 +50,21 @@ func TestPastTogether(t *testing.T) {
 
 // TestEvictedTogether: a gang that has started together with others stays independent when it is evicted, and for a moment has no pods.
 func TestEvictedTogether(t *testing.T) {
-	for name, isEarly := range map[string]bool{"waits for its pods": false, "is admitted before its pods exist": true} {
+	for name, c := range map[string]struct{ isEarly, hasObject bool }{
+		"waits for its pods": {}, "is admitted before its pods exist": {isEarly: true}, "has a PodGroup": {isEarly: true, hasObject: true},
+	} {
 		t.Run(name, func(t *testing.T) {
+			together := map[string]string{apis.KoordinatorPrefix + "groups": `["ml/train","x/b"]`}
 			w := newGang(t, 2, "min-available", "2", "groups", `["ml/train","x/b"]`)
+			if c.hasObject {
+				w = newWorld(t, podgroup.Ref{Kind: podgroup.Koordinator, Namespace: "ml", Name: "train"})
+				w.object = &podgroup.Object{Name: "train", UID: "group", MinMember: 2, Annotations: together, Labels: map[string]string{apis.QueueLabel: "main"}}
+				w.add(1)
+				w.add(1)
+			}
 			owned(w.pods, "job")
 			b := podgang.Peer{
-				Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"}, IsAdmitted: true,
+				Ref: podgroup.Ref{Kind: w.ref.Kind, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"}, IsAdmitted: true,
 			}
 			w.peers = []podgang.Peer{b}
 			w.settle()
@@ -66,7 +75,7 @@ func TestEvictedTogether(t *testing.T) {
 			w.settle()
 			w.expect("RR", 1, "evicted")
 			w.pods = nil
-			if w.settle(); isEarly {
+			if w.settle(); c.isEarly {
 				delete(w.workloads[0].Annotations, apis.AdmissionGatedByAnnotation)
 				w.admitAll()
 				w.now = w.now.Add(backoff)
