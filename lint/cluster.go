@@ -27,6 +27,7 @@ func (l *linter) addCluster() {
 	addKnown(l, s.Cohorts, &o.cohorts)
 	addKnown(l, s.ClusterQueues, &o.clusterQueues)
 	addKnown(l, s.LocalQueues, &o.localQueues)
+	addKnown(l, s.PriorityClasses, &o.classes)
 	addKnown(l, s.LimitRanges, &o.limitRanges)
 	addKnown(l, s.RuntimeClasses, &o.runtimeClasses)
 	addKnown(l, s.DeviceClasses, &o.deviceClasses)

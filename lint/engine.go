@@ -40,6 +40,9 @@ func (l *linter) checkEngine() error {
 	for i := range l.objects.jobs {
 		l.checkJob(engine, l.objects.jobs[i])
 	}
+	for i := range l.objects.pods {
+		l.checkPod(engine, l.objects.pods[i])
+	}
 	return nil
 }
 
@@ -229,6 +232,9 @@ func (l *linter) checkJobSet(engine *admission.Engine, js origin[jobsetapi.JobSe
 		return
 	}
 	queue := apis.QueueNameOf(object.Labels)
+	if queue != "" {
+		l.checkPriorityClass(js.source, object.Labels)
+	}
 	if queue == "" || len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(object.Namespace, queue) {
 		return
 	}

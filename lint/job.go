@@ -1,11 +1,16 @@
 package lint
 
 import (
+	"fmt"
+	"slices"
+
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
@@ -14,10 +19,11 @@ import (
 	"github.com/tranche-dev/tranche/manifest"
 )
 
-// isOfController reports whether an object is a Job that a controller has created. Such Jobs are in the output of kubectl, and users do not submit them.
+// isOfController reports whether an object is a Job, a pod or has a pod template, and a controller has created it. Such objects are in the output of
+// kubectl, and users do not submit them.
 func isOfController(o *manifest.Object) bool {
 	var metadata metav1.PartialObjectMetadata
-	if o.GVK != batchv1.SchemeGroupVersion.WithKind("Job") {
+	if o.GVK != batchv1.SchemeGroupVersion.WithKind("Job") && o.GVK != corev1.SchemeGroupVersion.WithKind("Pod") && ownerOfPods(o.GVK) == "" {
 		return false
 	}
 	_, err := o.Decode(&metadata)
@@ -77,6 +83,7 @@ func (l *linter) checkJob(engine *admission.Engine, origin origin[batchv1.Job]) 
 	if !queuedjob.IsQueued(job) {
 		return
 	}
+	l.checkPriorityClass(origin.source, job.Labels)
 	queue := job.Labels[apis.QueueLabel]
 	if len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(job.Namespace, queue) {
 		return
@@ -86,17 +93,35 @@ func (l *linter) checkJob(engine *admission.Engine, origin origin[batchv1.Job]) 
 	workload := queuedjob.Next(&queuedjob.Snapshot{
 		Key: types.NamespacedName{Namespace: job.Namespace, Name: job.Name}, Job: job, Template: &job.Spec.Template, Priority: jobsetstate.Priority{},
 	}).Create
+	l.checkFits(engine, workload, origin.source, origin.source)
+}
+
+// checkFits reports why a quota Workload can never be admitted: at the source of its pods, or at that of its queue name.
+func (l *linter) checkFits(engine *admission.Engine, workload *kueue.Workload, pods, queue *source) {
 	refusal, isRefused := explain(engine, workload)
 	if !isRefused {
 		return
 	}
 	if p, isAboutQueue := problemOfQueue(refusal); isAboutQueue {
 		if p != nil {
-			l.add(origin.source, *p)
+			l.add(queue, *p)
 		}
 		return
 	}
-	l.add(origin.source, problem{
+	l.add(pods, problem{
 		rule: ruleNeverFits(), field: "spec", message: refusal.Message + " (" + refusal.Check + ")", cure: "request less, or raise the quota",
+	})
+}
+
+// checkPriorityClass reports a WorkloadPriorityClass that does not exist.
+func (l *linter) checkPriorityClass(s *source, labels map[string]string) {
+	name := labels[apis.PriorityClassLabel]
+	isNamed := func(c origin[kueue.WorkloadPriorityClass]) bool { return c.object.Name == name }
+	if name == "" || len(l.objects.classes) == 0 || slices.ContainsFunc(l.objects.classes, isNamed) || l.isInvalid("WorkloadPriorityClass", "", name) {
+		return
+	}
+	l.add(s, problem{
+		rule: ruleMissingPriorityClass(), field: "metadata.labels[" + apis.PriorityClassLabel + "]", message: fmt.Sprintf("there is no WorkloadPriorityClass %s", name),
+		cure: "create the WorkloadPriorityClass, or name another one",
 	})
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -36,6 +37,12 @@ func kinds() []kind {
 		namespaced(crdKind(jobset.GroupVersion.WithKind("JobSet"), "jobsets")),
 		namespaced(builtIn[batchv1.Job](batchv1.SchemeGroupVersion.WithKind("Job"), "jobs")),
 		namespaced(builtIn[batchv1.CronJob](batchv1.SchemeGroupVersion.WithKind("CronJob"), "cronjobs")),
+		namespaced(builtIn[appsv1.Deployment](appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments")),
+		namespaced(builtIn[appsv1.StatefulSet](appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets")),
+		namespaced(builtIn[appsv1.ReplicaSet](appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets")),
+		namespaced(builtIn[appsv1.DaemonSet](appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets")),
+		namespaced(builtIn[corev1.ReplicationController](corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replicationcontrollers")),
+		namespaced(builtIn[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), "pods")),
 		builtIn[corev1.Namespace](corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces"),
 		builtIn[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), "nodes"),
 		namespaced(builtIn[corev1.LimitRange](corev1.SchemeGroupVersion.WithKind("LimitRange"), "limitranges")),

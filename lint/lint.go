@@ -94,7 +94,7 @@ type source struct {
 	kind *kind
 	// content is the object as it is written, and then with defaults and with what the mutating policies add.
 	content map[string]any
-	// under is the path of the Job in a CronJob, and empty for other kinds: the content of a CronJob becomes that of its Jobs.
+	// under is the path of the Job in a CronJob, or of the pod template in another object, and empty otherwise: the content is that of the Job or the pod.
 	under string
 	// isValid is true if the API server accepts the object.
 	isValid bool
@@ -169,6 +169,9 @@ func (l *linter) validate(o *manifest.Object) (*source, error) {
 	}
 	if o.GVK.Group == batchv1.GroupName {
 		setJobDefaults(s)
+	}
+	if o.GVK.Kind == "ReplicationController" {
+		setLabelsOfPods(s)
 	}
 	if o.GVK == jobset.GroupVersion.WithKind("JobSet") {
 		jobsetwebhook.SetDefaults(s.content)
@@ -251,19 +254,34 @@ func (l *linter) checkPolicies(valid []*source) error {
 		}
 	}
 	for _, s := range valid {
-		creation := &policy.Creation{
-			Object: &unstructured.Unstructured{Object: s.content}, Resource: resourceOf(s), LocalQueues: localQueues[s.namespace()],
+		l.admit(set, s, resourceOf(s), localQueues[s.namespace()], rulePolicy())
+		if !s.isValid || ownerOfPods(s.GVK) == "" {
+			continue
 		}
-		if s.kind.isNamespaced {
-			creation.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace(), Labels: l.labelsOf(s.namespace())}}
+		pods := podsOf(s)
+		if l.admit(set, pods, corev1.SchemeGroupVersion.WithResource("pods"), localQueues[s.namespace()], rulePodPolicy()); !pods.isValid {
+			continue
 		}
-		admitted, objections := set.Admit(creation)
-		s.content, s.isValid = admitted.Object, len(objections) == 0
-		for _, objection := range objections {
-			l.add(s, objectionOf(objection))
+		if err := l.objects.addPods(pods); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// admit lets the policies mutate and validate an object that is created. It becomes invalid if they reject it.
+func (l *linter) admit(set *policy.Set, s *source, resource schema.GroupVersionResource, localQueues []*unstructured.Unstructured, rule rule) {
+	creation := &policy.Creation{Object: &unstructured.Unstructured{Object: s.content}, Resource: resource, LocalQueues: localQueues}
+	if s.kind.isNamespaced {
+		creation.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace(), Labels: l.labelsOf(s.namespace())}}
+	}
+	admitted, objections := set.Admit(creation)
+	s.content, s.isValid = admitted.Object, len(objections) == 0
+	for _, objection := range objections {
+		p := objectionOf(objection)
+		p.rule = rule
+		l.add(s, p)
+	}
 }
 
 // checkJobSetWebhook reports what the webhook of the JobSet controller rejects. A rejected JobSet is not checked further.

@@ -24,15 +24,18 @@ type origin[T any] struct {
 
 // objects are the objects that the API server accepts, by kind: those that only the cluster has, then the others in the order of the manifests.
 type objects struct {
-	namespaces     map[string]*corev1.Namespace
-	nodes          []*corev1.Node
-	flavors        []origin[kueue.ResourceFlavor]
-	checks         []origin[kueue.AdmissionCheck]
-	cohorts        []origin[kueue.Cohort]
-	clusterQueues  []origin[kueue.ClusterQueue]
-	localQueues    []origin[kueue.LocalQueue]
-	jobSets        []origin[jobsetapi.JobSet]
-	jobs           []origin[batchv1.Job]
+	namespaces    map[string]*corev1.Namespace
+	nodes         []*corev1.Node
+	flavors       []origin[kueue.ResourceFlavor]
+	checks        []origin[kueue.AdmissionCheck]
+	cohorts       []origin[kueue.Cohort]
+	clusterQueues []origin[kueue.ClusterQueue]
+	localQueues   []origin[kueue.LocalQueue]
+	jobSets       []origin[jobsetapi.JobSet]
+	jobs          []origin[batchv1.Job]
+	// pods are single ones and one for each pod template.
+	pods           []origin[corev1.Pod]
+	classes        []origin[kueue.WorkloadPriorityClass]
 	limitRanges    []origin[corev1.LimitRange]
 	runtimeClasses []origin[nodev1.RuntimeClass]
 	deviceClasses  []origin[resourcev1.DeviceClass]
@@ -82,6 +85,10 @@ func (o *objects) decode(s *source, raw []byte) error {
 		return decodeInto(s, raw, &o.jobSets)
 	case "Job", "CronJob":
 		return decodeInto(s, raw, &o.jobs)
+	case "Pod":
+		return decodeInto(s, raw, &o.pods)
+	case "WorkloadPriorityClass":
+		return decodeInto(s, raw, &o.classes)
 	case "LimitRange":
 		return decodeInto(s, raw, &o.limitRanges)
 	case "RuntimeClass":

@@ -46,6 +46,10 @@ func rulePolicy() rule {
 	return rule{"policy", Error, "the admission policies of Tranche accept the creation of the object"}
 }
 
+func rulePodPolicy() rule {
+	return rule{"pod-policy", Error, "the admission policies of Tranche accept the pods of a Deployment, StatefulSet, ReplicaSet, ReplicationController or DaemonSet"}
+}
+
 // Rules that the webhook of the JobSet controller enforces.
 func ruleJobSetWebhook() rule {
 	return rule{"jobset-webhook", Error, "the webhook of the JobSet controller 0.12.0 accepts the creation of JobSets, with its default feature gates"}
@@ -61,7 +65,11 @@ func ruleStoppedQueue() rule {
 }
 
 func ruleMissingQueue() rule {
-	return rule{"missing-queue", Error, "the queue that a LocalQueue, a JobSet, a Job or a CronJob names exists"}
+	return rule{"missing-queue", Error, "the queue that a LocalQueue, a JobSet, a Job, a CronJob, a pod or a pod template names exists"}
+}
+
+func ruleMissingPriorityClass() rule {
+	return rule{"missing-priority-class", Error, "the WorkloadPriorityClass that a queued JobSet, Job, CronJob, pod or pod template names exists"}
 }
 
 func rulePlan() rule {
@@ -69,7 +77,7 @@ func rulePlan() rule {
 }
 
 func ruleNeverFits() rule {
-	return rule{"never-fits", Error, "the engine admits each stage of a JobSet, and each queued Job, when nothing else runs"}
+	return rule{"never-fits", Error, "the engine admits each stage of a JobSet, and each queued Job or pod, when nothing else runs"}
 }
 
 // Rules about what is accepted without effect.
@@ -108,8 +116,8 @@ func ruleIgnoredAnnotation() rule {
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
-		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleDeprecatedVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), ruleJobSetWebhook(), ruleInactiveQueue(), ruleStoppedQueue(),
-		ruleMissingQueue(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
+		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleDeprecatedVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), rulePodPolicy(), ruleJobSetWebhook(), ruleInactiveQueue(),
+		ruleStoppedQueue(), ruleMissingQueue(), ruleMissingPriorityClass(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
 		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(),
 	}
 }

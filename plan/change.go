@@ -72,6 +72,9 @@ func Apply(s, manifests *snapshot.Snapshot, prune Prune) (*Change, error) {
 	for _, skipped := range manifests.Skipped {
 		c.Ignored = append(c.Ignored, skipped+": its kind does not decide admission")
 	}
+	for _, creator := range manifests.Creators {
+		c.Ignored = append(c.Ignored, creator+": the Jobs or pods that it creates are not simulated; if they have a queue name, they wait for quota, too")
+	}
 	if err := c.configure(manifests.Configuration); err != nil {
 		return nil, err
 	}
@@ -115,6 +118,9 @@ func (c *Change) IsEmpty() bool {
 func (c *Change) reasonToIgnore(kind *snapshot.Kind, object snapshot.Object) string {
 	if job, is := object.(*batchv1.Job); is {
 		return c.notQueued(job)
+	}
+	if pod, is := object.(*corev1.Pod); is && metav1.GetControllerOf(pod) == nil {
+		return "single pods are not simulated; if it has a queue name, it waits for quota, too"
 	}
 	if slices.Contains([]string{"Node", "Pod", "Workload"}, kind.GVK.Kind) {
 		return "controllers and kubelets write objects of this kind"
@@ -359,7 +365,8 @@ func copyOf(object snapshot.Object) snapshot.Object {
 // Submit returns the change that submitting JobSets and Jobs makes. The error names the object, the field and the cure.
 func Submit(s, manifests *snapshot.Snapshot) (*Change, error) {
 	if len(manifests.JobSets)+len(manifests.Jobs) == 0 {
-		return nil, errors.New("the manifests have no JobSet and no Job: name a file with one")
+		return nil, errors.New("the manifests have no JobSet and no Job: name a file with one; the start of single pods, and of what CronJobs, Deployments and the like " +
+			"create, is not predicted")
 	}
 	c, err := Apply(s, manifests, Kept)
 	if err != nil {

@@ -101,6 +101,16 @@ func TestApplyJobs(t *testing.T) {
 			jobManifest("js-train-0", "parallelism: 1"), nil,
 			[]string{"Job default/js-train-0: metadata.name: a Job of this name exists that is not queued: give it another name"},
 		},
+		"what creates Jobs or pods, and a pod": {
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\n---\n" +
+				"apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: alone, namespace: default}\n", nil,
+			[]string{
+				"Service web (change.yaml): its kind does not decide admission",
+				"Deployment web (change.yaml): the Jobs or pods that it creates are not simulated; if they have a queue name, they wait for quota, too",
+				"CronJob nightly (change.yaml): the Jobs or pods that it creates are not simulated; if they have a queue name, they wait for quota, too",
+				"Pod default/alone: single pods are not simulated; if it has a queue name, it waits for quota, too",
+			},
+		},
 		"one without a queue, in a namespace with a default queue": {
 			"apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: default, namespace: default}\nspec: {clusterQueue: ml}\n" +
 				strings.Replace(jobManifest("hook", "parallelism: 1, completions: 1"), "labels: {kueue.x-k8s.io/queue-name: main}", "labels: {}", 1),

@@ -207,8 +207,9 @@ func TestSubmit(t *testing.T) {
 		})
 	}
 	for want, text := range map[string]string{
-		"JobSet default/runs exists in the snapshot": jobSetManifest("runs", "parallelism: 2"),
-		"the manifests have no JobSet":               "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {name: lab}\n",
+		"JobSet default/runs exists in the snapshot":                                      jobSetManifest("runs", "parallelism: 2"),
+		"the start of single pods, and of what CronJobs, Deployments and the like create": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
+		"the manifests have no JobSet":                                                    "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {name: lab}\n",
 	} {
 		if _, err := submitted(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %s", err, want)

@@ -31,12 +31,12 @@ type gang struct {
 	// pods is how many pods start together, or ask for quota part by part if mode is NonStrict.
 	pods int
 	mode string
-	// isOwned is true if a controller owns the pods. It outlives them.
-	isOwned bool
+	// isOwned is true if a controller owns the pods, or each pod its own if isSplit is true. It outlives them.
+	isOwned, isSplit bool
 }
 
-// pod returns the pod of a gang with a number.
-func (g *gang) pod(n int, now metav1.Time) *corev1.Pod {
+// pod returns the pod of a gang with a number, and the controller that owns it.
+func (g *gang) pod(n int, owner string, now metav1.Time) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", g.name, n)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: metav1.NamespaceDefault, Name: name, UID: types.UID(name), CreationTimestamp: now,
@@ -52,7 +52,7 @@ func (g *gang) pod(n int, now metav1.Time) *corev1.Pod {
 		pod.Annotations[apis.KoordinatorPrefix+"mode"] = g.mode
 	}
 	if g.isOwned {
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: g.name, UID: types.UID(g.name), Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: owner, UID: types.UID(owner), Controller: new(true)}}
 	}
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
@@ -138,11 +138,26 @@ func (x *situation) gangMoves(event func(text string, kind adversity, do func(*s
 		}
 		if present < g.pods && !x.hasFinished(g) {
 			event(fmt.Sprintf("# pod %s-%d is created", g.name, x.gangs.created[g.name]), none, func(x *situation) {
-				x.putPod(nil, g.pod(x.gangs.created[g.name], x.Timestamp()))
+				x.putPod(nil, g.pod(x.gangs.created[g.name], x.ownerOfNext(g), x.Timestamp()))
 				x.gangs.created[g.name]++
 			})
 		}
 	}
+}
+
+// ownerOfNext returns the name of the controller that creates the next pod of a gang: one that has none, if each has one pod.
+func (x *situation) ownerOfNext(g *gang) string {
+	owner := g.name
+	for n := 0; g.isSplit; n++ {
+		owner = fmt.Sprintf("%s-job-%d", g.name, n)
+		isOf := func(pod *corev1.Pod) bool {
+			return pod.OwnerReferences[0].Name == owner && pod.Status.Phase != corev1.PodFailed
+		}
+		if !slices.ContainsFunc(x.podsOf(g), isOf) {
+			break
+		}
+	}
+	return owner
 }
 
 func (x *situation) gangPodMoves(pod *corev1.Pod, event func(text string, kind adversity, do func(*situation))) {
@@ -287,6 +302,9 @@ func (x *situation) stateOfPod(b *strings.Builder, pod *corev1.Pod) {
 	admission := pod.Annotations[apis.AdmissionAnnotation]
 	for _, w := range x.gangs.workloads {
 		admission = strings.Replace(admission, string(w.UID), w.Name, 1)
+	}
+	for i := range pod.OwnerReferences {
+		admission += " of " + pod.OwnerReferences[i].Name
 	}
 	fmt.Fprintf(b, "\npod %s gated=%t %s ready=%t deleted=%t paid by %s created %s", pod.Name, podgroup.IsGated(pod), pod.Status.Phase, podgroup.IsReady(pod),
 		pod.DeletionTimestamp != nil, admission, pod.CreationTimestamp.Sub(x.Beginning()))

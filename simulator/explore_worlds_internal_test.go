@@ -69,6 +69,7 @@ func gangWorlds() []*world {
 	bare := []gang{{kind: podgroup.Kueue, name: "g", pods: 2}}
 	owned := []gang{{kind: podgroup.Kueue, name: "g", pods: 2, isOwned: true}}
 	parts := []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true}}
+	split := []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true, isSplit: true}}
 	single := []gang{{kind: podgroup.Kueue, name: "g", pods: 1}}
 	later := []string{"submit b queue=ml pods=2*gpu:1 priority=1 stop-after=1m"}
 	return []*world{
@@ -81,6 +82,7 @@ func gangWorlds() []*world {
 		{name: "a gang that is preempted, crash", steps: true, text: preemptor, gangs: owned, later: later, budget: [adversities]int8{crashes: 1}},
 		{name: "a gang beside a JobSet", steps: true, gangs: single, text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1)\n"},
 		{name: "a gang that gathers its quota, crash", steps: true, text: alone, gangs: parts, budget: [adversities]int8{crashes: 1}},
+		{name: "a gang in parts of two Jobs that is preempted", steps: true, text: preemptor, gangs: split, later: later},
 		{
 			name: "a gang beside a job, and a user", steps: true, gangs: single, budget: [adversities]int8{interventions: 1},
 			text: "queue ml gpu=1\nsubmit b queue=ml pods=gpu:1\n",

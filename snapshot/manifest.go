@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,7 +65,7 @@ func readManifestStream(name string, r io.Reader) (*Snapshot, error) {
 }
 
 func (m *manifests) isEmpty() bool {
-	return len(m.decoder.batches) == 0 && len(m.snapshot.Skipped) == 0 && m.configuration == ""
+	return len(m.decoder.batches) == 0 && len(m.snapshot.Skipped)+len(m.snapshot.Creators) == 0 && m.configuration == ""
 }
 
 func (m *manifests) finish(err error) (*Snapshot, error) {
@@ -124,7 +126,20 @@ func (m *manifests) readObject(o *manifest.Object) error {
 }
 
 func (m *manifests) skip(o *manifest.Object) {
-	m.snapshot.Skipped = append(m.snapshot.Skipped, fmt.Sprintf("%s (%s)", o, o.File))
+	list := &m.snapshot.Skipped
+	if isCreator(o.GVK) {
+		list = &m.snapshot.Creators
+	}
+	*list = append(*list, fmt.Sprintf("%s (%s)", o, o.File))
+}
+
+// isCreator reports whether objects of a kind create Jobs or pods that may wait for quota.
+func isCreator(gvk schema.GroupVersionKind) bool {
+	switch gvk.GroupKind() {
+	case batchv1.SchemeGroupVersion.WithKind("CronJob").GroupKind(), corev1.SchemeGroupVersion.WithKind("ReplicationController").GroupKind():
+		return true
+	}
+	return gvk.Group == appsv1.GroupName && gvk.Kind != "ControllerRevision"
 }
 
 // otherKinds are the kinds of Kueue that do not decide admission.

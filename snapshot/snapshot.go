@@ -35,6 +35,8 @@ type Snapshot struct {
 	Gaps []Gap
 	// Skipped names the objects of manifests whose kinds do not decide admission.
 	Skipped []string
+	// Creators names the CronJobs, Deployments and the like of manifests: the Jobs and pods that they create may wait for quota, but no object shows them yet.
+	Creators []string
 
 	// Configuration is that of the manager. It is nil if it could not be read: then the defaults count.
 	Configuration *configapi.Configuration

@@ -203,7 +203,7 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 	if wait := workloadstatus.WaitOf(workload); wait != nil {
 		return wait.Reason, wait.Message
 	}
-	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
+	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not checked yet; if that does not change, check that the manager which admits in its ClusterQueue runs: Kueue's in the mode Beside"
 }
 
 // keptOut says until when an evicted quota Workload does not queue again.

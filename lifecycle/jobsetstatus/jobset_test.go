@@ -48,7 +48,7 @@ func TestJobSetProgress(t *testing.T) {
 		wantReason, wantMsg string
 	}{
 		"being made":    {jobsetstatus.Summary{Stages: 2}, metav1.ConditionFalse, "Preparing", "being made"},
-		"not looked at": {jobsetstatus.Summary{Stages: 2, Current: []jobsetstatus.StageState{stage(workload())}}, metav1.ConditionFalse, "PendingEvaluation", `stage 2/2 "train"`},
+		"not looked at": {jobsetstatus.Summary{Stages: 2, Current: []jobsetstatus.StageState{stage(workload())}}, metav1.ConditionFalse, "PendingEvaluation", `stage 2/2 "train": not checked yet; if that does not change, check that the manager`},
 		"waits":         {jobsetstatus.Summary{Stages: 2, Current: []jobsetstatus.StageState{stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
 		"unchecked":     {jobsetstatus.Summary{Stages: 2, Current: []jobsetstatus.StageState{stage(unchecked)}}, metav1.ConditionFalse, "UnsatisfiedAdmissionChecks", "not all Ready: nodes is Pending"},
 		"leaving":       {jobsetstatus.Summary{Stages: 2, Current: []jobsetstatus.StageState{stage(leaving)}}, metav1.ConditionFalse, "Preempted", "for another"},

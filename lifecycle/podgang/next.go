@@ -78,8 +78,10 @@ func (b *stepBuilder) reconcileWorkload(w *kueue.Workload) {
 // isForgotten reports whether a quota Workload is no longer needed.
 func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	switch g := b.Gang; {
-	case !g.Owns(w) || g.Object == nil && len(g.All()) == 0:
+	case !g.Owns(w):
 		return true
+	case g.Object == nil && len(g.All()) == 0:
+		return !awaitsPods(w)
 	case isExtra(w):
 		pod := b.pods[types.UID(w.Labels[apis.ExtraLabel])]
 		if pod == nil || podgroup.IsTerminal(pod) || podgroup.IsVanishing(pod) {
@@ -95,8 +97,17 @@ func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	case len(b.waiting) > 0 || b.running || g.Reserves():
 		return false
 	}
-	// An evicted one keeps its queue position for pods that are recreated.
-	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w))
+	// An evicted one keeps its queue position for pods that are recreated. If it is admitted again before these exist, it is still needed: without it,
+	// the pods that have succeeded would no longer count, nor the gangs with which it has started.
+	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w)) && b.succeeded == 0 && !awaitsPods(w)
+}
+
+// awaitsPods reports whether a quota Workload is kept although no pod of the gang waits or runs at the moment: it was evicted, and the controllers of its
+// pods recreate them. When these or the PodGroup are deleted, the garbage collector deletes it.
+func awaitsPods(w *kueue.Workload) bool {
+	isOfController := slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind != "Pod" })
+	isEvicted := quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || !hasStarted(w)
+	return isOfController && hasEverStarted(w) && isEvicted && !quotaworkload.IsTrue(w, kueue.WorkloadFinished)
 }
 
 // deletePods deletes the pods of an evicted quota Workload.
@@ -112,6 +123,11 @@ func (b *stepBuilder) deletePods(w *kueue.Workload) {
 func (b *stepBuilder) finishEviction(w *kueue.Workload) {
 	switch {
 	case b.runs(w):
+	case hasStarted(w) && b.isSpentPart(w):
+		// The rest of the gang is evicted first: see evicted.
+		if !slices.ContainsFunc(b.initial, isHeld) {
+			b.finish(w, workloadstatus.Succeeded(textSucceeded))
+		}
 	case hasStarted(w) && !isExtra(w) && b.isAlone() && isSpent(w, b.podsPaidBy(w), b.Gang.Min):
 		b.finish(w, workloadstatus.Succeeded(textSucceeded))
 	case hasStarted(w):
@@ -119,6 +135,18 @@ func (b *stepBuilder) finishEviction(w *kueue.Workload) {
 	default:
 		b.step.ReleaseQuota = append(b.step.ReleaseQuota, w)
 	}
+}
+
+// isSpentPart reports whether all pods of a part of a gang have succeeded, and not those of another part. When the gang is evicted, the part finishes:
+// no controller recreates its pods. The other parts queue again.
+func (b *stepBuilder) isSpentPart(w *kueue.Workload) bool {
+	isUnspent := func(part *kueue.Workload) bool { return !isSpent(part, b.podsPaidBy(part), b.Gang.Min) }
+	return isPart(w) && !isUnspent(w) && slices.ContainsFunc(b.initial, isUnspent)
+}
+
+// isHeld reports whether a quota Workload holds quota and is not evicted.
+func isHeld(w *kueue.Workload) bool {
+	return quotaworkload.HoldsQuota(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 // follow reports the state of the pods of a quota Workload that holds quota.

@@ -48,6 +48,59 @@ func TestPastTogether(t *testing.T) {
 	w.expect("fsg", 0, "does not exist")
 }
 
+// TestEvictedTogether: a gang that has started together with others stays independent when it is evicted, and for a moment has no pods.
+func TestEvictedTogether(t *testing.T) {
+	for name, c := range map[string]struct{ isEarly, hasObject bool }{
+		"waits for its pods": {}, "is admitted before its pods exist": {isEarly: true}, "has a PodGroup": {isEarly: true, hasObject: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			together := map[string]string{apis.KoordinatorPrefix + "groups": `["ml/train","x/b"]`}
+			w := newGang(t, 2, "min-available", "2", "groups", `["ml/train","x/b"]`)
+			if c.hasObject {
+				w = newWorld(t, podgroup.Ref{Kind: podgroup.Koordinator, Namespace: "ml", Name: "train"})
+				w.object = &podgroup.Object{Name: "train", UID: "group", MinMember: 2, Annotations: together, Labels: map[string]string{apis.QueueLabel: "main"}}
+				w.add(1)
+				w.add(1)
+			}
+			owned(w.pods, "job")
+			b := podgang.Peer{
+				Ref: podgroup.Ref{Kind: w.ref.Kind, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"}, IsAdmitted: true,
+			}
+			w.peers = []podgang.Peer{b}
+			w.settle()
+			w.admitAll()
+			w.expect("rr", 1, "has started")
+			w.peers = nil // it has finished
+			w.preempt(w.workloads[0])
+			w.settle()
+			w.expect("RR", 1, "evicted")
+			w.pods = nil
+			if w.settle(); c.isEarly {
+				delete(w.workloads[0].Annotations, apis.AdmissionGatedByAnnotation)
+				w.admitAll()
+				w.now = w.now.Add(backoff)
+			}
+			w.expectNothingHeld()
+			owned([]*corev1.Pod{w.add(1), w.add(1)}, "job")
+			w.settle()
+			w.admitAll()
+			w.expect("rr", 1, "has started")
+		})
+	}
+}
+
+// TestScaledDown: a gang whose pods are deleted, and not because it is evicted, releases its quota at once.
+func TestScaledDown(t *testing.T) {
+	w := newGang(t, 2, "min-available", "2")
+	owned(w.pods, "job")
+	w.settle()
+	w.admitAll()
+	w.expect("rr", 1, "has started")
+	w.pods = nil
+	w.settle()
+	w.expect("", 0, "")
+}
+
 // TestRolledOut: pods of a started gang need not agree with those that replace them.
 func TestRolledOut(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")

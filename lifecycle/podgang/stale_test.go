@@ -32,6 +32,7 @@ type lab struct {
 	cachedPods      []*corev1.Pod
 	cachedWorkloads []*kueue.Workload
 	cachedObject    *podgroup.Object
+	controllers     []types.UID
 	log             []string
 }
 
@@ -43,6 +44,16 @@ func clone[T interface{ DeepCopy() T }](all []T) []T {
 		out = append(out, x.DeepCopy())
 	}
 	return out
+}
+
+// addPod creates a pod, by one of the controllers if there are any.
+func (l *lab) addPod(t *rapid.T, cpus int) *corev1.Pod {
+	p := l.add(cpus)
+	if len(l.controllers) > 0 {
+		owned([]*corev1.Pod{p}, rapid.SampledFrom(l.controllers).Draw(t, "controller"))
+	}
+	l.stamp(p)
+	return p
 }
 
 func (l *lab) syncPods()      { l.cachedPods = clone(l.pods) }
@@ -269,9 +280,12 @@ func (l *lab) collect() {
 	for _, x := range l.workloads {
 		gone := len(x.OwnerReferences) > 0
 		for _, o := range x.OwnerReferences {
-			if o.Kind == "PodGroup" {
+			switch o.Kind {
+			case "PodGroup":
 				gone = gone && (l.object == nil || l.object.UID != o.UID)
-			} else {
+			case "Job":
+				gone = false // it outlives its pods
+			default:
 				gone = gone && !slices.ContainsFunc(l.pods, func(p *corev1.Pod) bool { return p.UID == o.UID })
 			}
 		}
@@ -315,7 +329,7 @@ func TestStale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]podgroup.Kind{podgroup.Lightweight, podgroup.Koordinator, podgroup.Kueue, podgroup.Coscheduling}).Draw(t, "kind")
 		w := newWorld(t, podgroup.Ref{Kind: kind, Namespace: "ml", Name: "train"})
-		l := &lab{world: w}
+		l := &lab{world: w, controllers: rapid.SampledFrom([][]types.UID{nil, {"a"}, {"a", "b"}}).Draw(t, "controllers")}
 		least := rapid.IntRange(1, 4).Draw(t, "least")
 		uids := 1
 		object := func() *podgroup.Object {
@@ -348,8 +362,7 @@ func TestStale(t *testing.T) {
 		act := map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				if len(l.pods) < 8 {
-					p := l.add(rapid.IntRange(1, 2).Draw(t, "cpus"))
-					l.stamp(p)
+					p := l.addPod(t, rapid.IntRange(1, 2).Draw(t, "cpus"))
 					l.say("add %s", p.UID)
 				}
 			},
@@ -468,16 +481,16 @@ func TestStale(t *testing.T) {
 				}
 			}
 			if len(l.standing())-strings.Count(l.standing(), "f")-strings.Count(l.standing(), "F") < max(least, 4) {
-				l.stamp(l.add(1))
+				l.addPod(t, 1)
 			}
 			// Pods without a controller that have succeeded for a deleted PodGroup do not count for the one that has replaced it.
 			if gated := strings.Count(l.standing(), "g"); gated > 0 && gated < least && !strings.ContainsAny(l.standing(), "rR") {
-				l.stamp(l.add(1))
+				l.addPod(t, 1)
 			}
 		}
 		l.quiet(t, "at last")
 		for _, x := range l.workloads {
-			if quotaworkload.HoldsQuota(x) && quotaworkload.IsTrue(x, kueue.WorkloadEvicted) {
+			if quotaworkload.HoldsQuota(x) && quotaworkload.IsTrue(x, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 				t.Fatalf("evicted, and never given back: %s %s\n%s", x.UID, l.standing(), strings.Join(l.log, "\n"))
 			}
 		}

@@ -180,9 +180,15 @@ func (b *stepBuilder) keepParts(why string) {
 	isClosed := why != "" || slices.ContainsFunc(b.initial, func(w *kueue.Workload) bool {
 		return workloadstatus.BacksOff(w.Status.RequeueState, b.now)
 	})
+	places := b.match(b.initial)
 	for _, there := range b.initial {
 		wanted, gate := there.DeepCopy(), ""
-		wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef = kueue.LocalQueueName(b.Gang.Queue), &b.Priority.Value, b.Priority.Class
+		if why == "" && hasEverStarted(there) {
+			wanted.Spec.PodSets = withoutSucceeded(there, places)
+		}
+		if b.Gang.Queue != "" { // no pod names a queue if none waits or runs
+			wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef = kueue.LocalQueueName(b.Gang.Queue), &b.Priority.Value, b.Priority.Class
+		}
 		if isClosed || len(there.Status.ReclaimablePods) > 0 {
 			gate = apis.GangGate
 		}
@@ -191,6 +197,25 @@ func (b *stepBuilder) keepParts(why string) {
 		}
 	}
 	b.share()
+}
+
+// withoutSucceeded returns the pod sets of a part that queues again: without the pods that had succeeded when it was evicted, which are not recreated. A
+// part of which no pod waits keeps its pod sets.
+func withoutSucceeded(part *kueue.Workload, places []place) []kueue.PodSet {
+	waiting := map[kueue.PodSetReference]int32{}
+	for _, p := range places {
+		if p.slots.workload == part {
+			waiting[p.podSet]++
+		}
+	}
+	if len(waiting) == 0 {
+		return part.Spec.PodSets
+	}
+	podSets := slices.DeleteFunc(slices.Clone(part.Spec.PodSets), func(p kueue.PodSet) bool { return waiting[p.Name] == 0 })
+	for i := range podSets {
+		podSets[i].Count = waiting[podSets[i].Name]
+	}
+	return podSets
 }
 
 // renewParts creates missing parts, and replaces all of them if the pods no longer fit them. It reports whether it has begun to replace them.

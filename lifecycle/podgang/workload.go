@@ -205,14 +205,15 @@ func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
 }
 
 // withEnd records that no pod runs any longer that was ungated under the admission that the quota Workload is about to lose. If pods of it have
-// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs. If it is adopted, its exemption from preemption ends.
+// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs. So is a part of a gang: other parts may have finished,
+// and it must not be admitted again before its pods are recreated. If it is adopted, its exemption from preemption ends.
 func withEnd(w *kueue.Workload) *kueue.Workload {
 	after := w.DeepCopy()
 	delete(after.Annotations, apis.AdoptedAnnotation)
 	delete(after.Annotations, apis.StartedAnnotation)
 	delete(after.Annotations, apis.IdleSinceAnnotation)
 	add(&after.Annotations, apis.RoundAnnotation, strconv.Itoa(round(w)+1))
-	if len(w.Status.ReclaimablePods) > 0 {
+	if len(w.Status.ReclaimablePods) > 0 || isPart(w) {
 		setGate(after, apis.GangGate)
 	}
 	return after

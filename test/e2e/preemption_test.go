@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 var _ = Describe("A more important JobSet", func() {
@@ -22,6 +24,9 @@ var _ = Describe("A more important JobSet", func() {
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 
+		early := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tranche.dev/checkpointed-at":"2999-01-01T00:00:00Z"}}}`))
+		Expect(env.Admin.Patch(ctx, &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "victim"}}, early)).To(Succeed())
+		t.expectEvent(ctx, "victim", "CheckpointIgnored")
 		t.createUrgent(ctx, "20")
 		t.expectSays(ctx, "urgent", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "run for their minimum runtime first, the next until")
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")

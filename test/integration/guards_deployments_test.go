@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,6 +141,11 @@ var _ = Describe("The guards of Deployments and the like that name a queue", fun
 				{[]string{`{"op":"add","path":"/spec/template/spec/terminationGracePeriodSeconds","value":4000}`}, "must be at most 3600"},
 				{[]string{`{"op":"add","path":"/spec/template/metadata/labels/batch.kubernetes.io~1controller-uid","value":"x"}`}, "set on pods by their controllers only"},
 				{[]string{`{"op":"add","path":"/spec/template/metadata/labels/tranche.dev~1pod-group-member","value":"true"}`}, "set on pods by their controllers only"},
+				{
+					[]string{`{"op":"add","path":"/spec/template/metadata/annotations","value":{"tranche.dev/admission":"x"}}`},
+					"spec.template.metadata.annotations: tranche.dev/admission would keep the pods from being created",
+				},
+				{[]string{`{"op":"add","path":"/spec/template/metadata/annotations","value":{"kueue.x-k8s.io/safe-to-forcefully-delete":"true"}}`}, allowed},
 				{[]string{`{"op":"add","path":"/metadata/labels/team","value":"ml"}`}, allowed},
 				{[]string{`{"op":"add","path":"/spec/minReadySeconds","value":1}`}, allowed},
 			} {
@@ -155,6 +161,43 @@ var _ = Describe("The guards of Deployments and the like that name a queue", fun
 			for queue, want := range map[string]string{"": "must not be empty", "Main": "no name of a LocalQueue"} {
 				expectAnswer(tenant.Create(ctx, newTemplated(namespace, kind, map[string]string{apis.QueueLabel: queue}), client.DryRunAll), want)
 			}
+		}
+	}, SpecTimeout(patience))
+
+	It("refuse an annotation by which no pod could be created, unless the object has it already", Serial, func(ctx SpecContext) {
+		annotated := func(kind string, labels map[string]string) *unstructured.Unstructured {
+			object := newTemplated(namespace, kind, labels)
+			Expect(unstructured.SetNestedField(object.Object, "x", "spec", "template", "metadata", "annotations", apis.AdmissionAnnotation)).To(Succeed())
+			return object
+		}
+		const refused = apis.AdmissionAnnotation + " would keep the pods from being created"
+		for _, kind := range kinds {
+			object := annotated(kind, nil)
+			Expect(tenant.Create(ctx, object)).To(Succeed(), "its pods do not wait for quota")
+			_, err := patched(ctx, object, `{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}}`)
+			expectAnswer(err, refused)
+			Expect(tenant.Delete(ctx, object)).To(Succeed())
+			expectAnswer(tenant.Create(ctx, annotated(kind, map[string]string{apis.QueueLabel: "main"}), client.DryRunAll), refused)
+		}
+		By("having been created before the policy")
+		binding := get(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "tranche-guard-deployments"}})
+		Expect(env.adminClient.Delete(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			binding.ResourceVersion, binding.UID = "", ""
+			Expect(client.IgnoreAlreadyExists(env.adminClient.Create(ctx, binding))).To(Succeed())
+		}, NodeTimeout(patience))
+		object := annotated("Deployment", map[string]string{apis.QueueLabel: "main"})
+		Eventually(func() error { return tenant.Create(ctx, object) }).WithContext(ctx).Should(Succeed())
+		binding.ResourceVersion, binding.UID = "", ""
+		Expect(env.adminClient.Create(ctx, binding)).To(Succeed())
+		const change = `{"op":"replace","path":"/spec/template/metadata/annotations/tranche.dev~1admission","value":"y"}`
+		Eventually(func() error { _, err := patched(ctx, object, change); return err }).WithContext(ctx).Should(MatchError(ContainSubstring(refused)))
+		for _, operation := range []string{
+			`{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example.com/other"}`, fmt.Sprintf(toQueue, "other"),
+			`{"op":"add","path":"/metadata/labels/team","value":"ml"}`, `{"op":"remove","path":"/spec/template/metadata/annotations"}`,
+		} {
+			_, err := patched(ctx, object, operation)
+			Expect(err).NotTo(HaveOccurred(), operation)
 		}
 	}, SpecTimeout(patience))
 

@@ -65,7 +65,7 @@ func errorsOf(result *lint.Result, o *manifest.Object) []string {
 
 // isOfTheAPIServer reports whether the API server enforces a rule. It never sees a key that is written twice, since clients decode YAML.
 func isOfTheAPIServer(rule string) bool {
-	return slices.Contains([]string{"unknown-kind", "old-version", "unknown-field", "schema", "policy", "jobset-webhook"}, rule)
+	return slices.Contains([]string{"unknown-kind", "old-version", "unknown-field", "schema", "policy", "pod-policy", "jobset-webhook"}, rule)
 }
 
 func isNamespaced(o *manifest.Object) bool {
@@ -99,6 +99,9 @@ func createAsWritten(ctx SpecContext, o *manifest.Object) error {
 	if err == nil && o.GVK.Kind == "CronJob" {
 		err = env.adminClient.Create(ctx, jobOf(object), options...)
 	}
+	if template, hasPods, _ := unstructured.NestedMap(object.Object, "spec", "template"); err == nil && hasPods && o.GVK.Kind != "Job" {
+		err = env.adminClient.Create(ctx, podOf(object, template), options...)
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil // from another file, or another spec: only an object that would be accepted gets so far
 	}
@@ -118,6 +121,16 @@ func jobOf(cronJob *unstructured.Unstructured) *unstructured.Unstructured {
 	job.SetNamespace(cronJob.GetNamespace())
 	job.SetName(cronJob.GetName() + "-1")
 	return job
+}
+
+// podOf returns a pod that the controller of a Deployment or the like creates.
+func podOf(object *unstructured.Unstructured, template map[string]any) *unstructured.Unstructured {
+	pod := &unstructured.Unstructured{Object: template}
+	pod.SetAPIVersion("v1")
+	pod.SetKind("Pod")
+	pod.SetNamespace(object.GetNamespace())
+	pod.SetName(object.GetName() + "-1")
+	return pod
 }
 
 // createNamespacesOf creates the namespaces of objects with the labels that the manifests give them.

@@ -38,7 +38,7 @@ func NewCommand() *cobra.Command {
 	f := flags{}
 	cmd := &cobra.Command{
 		Use:   "lint",
-		Short: "Check manifests of queues, JobSets and Jobs without a cluster",
+		Short: "Check manifests of queues, JobSets, Jobs and pods without a cluster",
 		Long:  help(),
 		Example: "  tranche lint -f queues/                                # a directory with subdirectories\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml\n" +
@@ -61,12 +61,13 @@ func NewCommand() *cobra.Command {
 // help describes what is checked.
 func help() string {
 	var b strings.Builder
-	b.WriteString(`Check manifests of queues, JobSets, Jobs and CronJobs: everything that the API server, the admission policies of Tranche and its admission
-engine would object to, and what they would accept although it has no effect. Nothing is sent to a cluster.
+	b.WriteString(`Check manifests of queues, JobSets, Jobs, CronJobs, pods, Deployments and the like: everything that the API server, the admission policies of Tranche
+and its admission engine would object to, and what they would accept although it has no effect. Nothing is sent to a cluster.
 
 The command reads YAML and JSON, and lists of objects as kubectl prints them. It checks the kinds of Kueue and JobSet that Tranche installs, and reads
-Jobs, CronJobs, Namespaces, Nodes, LimitRanges, RuntimeClasses, DeviceClasses and ResourceClaimTemplates. It skips other kinds, and Jobs that a controller has created. Text that is not readable is an
-error with its line, and the rest is checked.
+Jobs, CronJobs, pods, Deployments, StatefulSets, ReplicaSets, ReplicationControllers, DaemonSets, Namespaces, Nodes, LimitRanges, RuntimeClasses,
+DeviceClasses and ResourceClaimTemplates. It skips other kinds, and Jobs, pods and ReplicaSets that a controller has created. Text that is not
+readable is an error with its line, and the rest is checked.
 
 References are checked only to kinds of which at least one object is given: JobSets without any LocalQueue are checked alone. What names an object
 with errors is not checked. With --snapshot, the queues, flavors, AdmissionChecks, namespaces, nodes, LimitRanges and classes of the cluster count as
@@ -77,12 +78,12 @@ Rules (error or warning, and what holds if there is no finding):
 
 `)
 	for _, rule := range lint.Rules() {
-		fmt.Fprintf(&b, "  %-18s %-8s %s\n", rule.ID, rule.Severity, rule.Text)
+		fmt.Fprintf(&b, "  %-22s %-8s %s\n", rule.ID, rule.Severity, rule.Text)
 	}
 	b.WriteString(`
 Policies are evaluated with the parameters that Tranche installs by default. Not checked: what depends on the user, on previous versions of
-an object, or on objects that other programs create, such as PersistentVolumeClaims; pod templates beyond the schema of JobSets, and the values in Jobs that only the API server
-checks; the policies of Pods and Workloads.
+an object, or on objects that other programs create, such as PersistentVolumeClaims; pod templates beyond the schema of JobSets, and the values in Jobs, pods and
+Deployments that only the API server checks; whether the pods of a gang fit together; the policies of Workloads.
 
 Exit code: 0 without errors (with --strict: without findings); 1 with findings, or if the command fails; 2 on bad input: flags, files that cannot be
 opened, nodes, a configuration or a snapshot that are not readable.`)

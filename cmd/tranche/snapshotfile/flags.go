@@ -3,6 +3,7 @@ package snapshotfile
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func (f *Flags) Read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, erro
 	if s.TakenAt.IsZero() {
 		s.TakenAt = time.Now()
 	}
-	for _, skipped := range s.Skipped {
+	for _, skipped := range slices.Concat(s.Skipped, s.Creators) {
 		if _, err := fmt.Fprintln(warnings, "skipped:", skipped); err != nil {
 			return nil, fmt.Errorf("print the skipped objects: %w", err)
 		}

@@ -39,23 +39,34 @@ func (t team) killDeleted(ctx context.Context, g Gomega) {
 	}
 }
 
+// submitJob creates a Job, and deletes it after the spec.
+func submitJob(ctx context.Context, job *batchv1.Job) {
+	GinkgoHelper()
+	Expect(env.Admin.Create(ctx, job)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(env.Admin.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+	}, NodeTimeout(patience))
+}
+
+// preempt creates a gang of two pods, high-0 and high-1, of higher priority.
+func (t team) preempt(ctx context.Context) {
+	GinkgoHelper()
+	By("a gang of higher priority")
+	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
+	Expect(env.Admin.Create(ctx, class)).To(Succeed())
+	urgent := func(name string) pod {
+		return t.member(name, 0).koordinator("name", "high", "min-available", "2").label(apis.PriorityClassLabel, class.Name)
+	}
+	create(ctx, urgent("high-0"), urgent("high-1"))
+}
+
 var _ = Describe("A gang of pods created by a Job", func() {
 	It("does not count as failed when it is preempted", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
-		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
-		Expect(env.Admin.Create(ctx, class)).To(Succeed())
 		job := t.job("low", 3, t.member("", 0).koordinator("name", "low", "min-available", "3"))
-		Expect(env.Admin.Create(ctx, job)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) {
-			Expect(env.Admin.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
-		}, NodeTimeout(patience))
+		submitJob(ctx, job)
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
-
-		By("a gang of higher priority")
-		urgent := func(name string) pod {
-			return t.member(name, 0).koordinator("name", "high", "min-available", "2").label(apis.PriorityClassLabel, class.Name)
-		}
-		create(ctx, urgent("high-0"), urgent("high-1"))
+		t.preempt(ctx)
 		Eventually(func(g Gomega) {
 			t.killDeleted(ctx, g)
 			g.Expect(t.standing(ctx, g, "high-")).To(Equal([]string{"high-0=running", "high-1=running"}))
@@ -67,5 +78,36 @@ var _ = Describe("A gang of pods created by a Job", func() {
 		By("finishing the JobSet")
 		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+	}, SpecTimeout(specTimeout))
+
+	It("starts again without the pods of another Job, which have succeeded, if it was admitted in parts", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		for _, name := range []string{"first", "second"} {
+			submitJob(ctx, t.job(name, 1, t.member("", 0).koordinator("name", "low", "min-available", "2", "mode", "NonStrict")))
+		}
+		t.expectCount(ctx, "first", string(corev1.PodRunning), 1)
+		t.expectCount(ctx, "second", string(corev1.PodRunning), 1)
+		finish := func(job string) {
+			for _, p := range t.pods(ctx, Default) {
+				if p.Labels["made-by"] == job && p.Status.Phase == corev1.PodRunning {
+					t.end(ctx, corev1.PodSucceeded, p.Name)
+				}
+			}
+		}
+		finish("second")
+		t.preempt(ctx)
+		Eventually(func(g Gomega) {
+			t.killDeleted(ctx, g)
+			g.Expect(t.standing(ctx, g, "high-")).To(Equal([]string{"high-0=running", "high-1=running"}))
+			g.Expect(t.count(ctx, g, "first")).To(HaveKeyWithValue("gated", 1))
+		}).WithContext(ctx).Should(Succeed())
+		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
+		t.expectCount(ctx, "first", string(corev1.PodRunning), 1)
+		t.expectUsage(ctx, "cpu", 1)
+		finish("first")
+		t.expectUsage(ctx, "cpu", 0)
+		for _, w := range t.workloads(ctx, Default) {
+			t.expectFinished(ctx, w.Name)
+		}
 	}, SpecTimeout(specTimeout))
 })

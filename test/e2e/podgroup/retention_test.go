@@ -65,6 +65,7 @@ var _ = Describe("objectRetentionPolicies", func() {
 			return apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(slowJob), slowJob))
 		}).WithContext(ctx).Should(BeTrue())
 		t.expectTold(ctx, "Job", slowJob.Name, "Warning Deleted: Deleted the Job 1s after its quota Workload")
+		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 
 		By("exceeding the maximum execution time of a gang, whose pods are evicted, and creating another pod of it")
 		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.name}}
