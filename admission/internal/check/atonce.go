@@ -23,7 +23,7 @@ func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *dec
 	if lacks == nil {
 		return nil
 	}
-	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
 		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
 }
@@ -43,7 +43,7 @@ func (ck *Checker) startsAlone(l *Candidate, before, after *safety.Progress, usa
 		names[i] = l.JobSet.Plan.Stages[s].Name
 	}
 	l.wait(model.AnyClaim, 0)
-	return newRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage holds accelerators and starts %s as soon as it is ready, so that there must be quota for all of them (coStart): needs %s",
 		l.Queue.Name, strings.Join(names, ", "), strings.Join(lacks, " and "))
 }

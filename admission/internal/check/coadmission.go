@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/packing"
+	"github.com/tranche-dev/tranche/admission/internal/quorum"
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
 )
 
@@ -68,70 +68,17 @@ func (g *GroupCandidate) isRefused() bool {
 	return slices.ContainsFunc(g.Refusals, func(r *decision.Refusal) bool { return r != nil })
 }
 
-// The checks of co-admission groups.
-const (
-	gangsAreThere     = "GangsAreThere"
-	gangsAgree        = "GangsAgree"
-	gangsPassTogether = "GangsPassTogether"
-)
+// gangsPassTogether is the check that refuses members which pass alone.
+const gangsPassTogether = "GangsPassTogether"
 
 // refuseAsCoAdmissionGroup refuses all members for problems of the group that do not depend on quota.
 func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 	b := g.CoAdmissionGroup
-	isOfAPlan := b.Members.Has(func(s *model.Stage) bool { return s.OwnerUID != "" })
 	for i, l := range g.Candidates {
-		switch missing := missingMember(b, l.Stage); {
-		case isOfAPlan:
-			g.Refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together belongs to a stage plan, which is not supported: remove label %s from its quota Workload",
-				apis.AdmitTogetherLabel)
-		case b.Sizes[0] > 0 || len(b.Sizes) != 1 || b.Sizes[len(b.Members)] == 0 && len(b.Members) > l.Stage.Membership.Size:
-			g.Refusals[i] = disagreement(b, l.Stage)
-		case b.Sizes[len(b.Members)] == 0:
-			g.Refusals[i] = newRefusal(gangsAreThere, kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-				"waits until all %d gangs that are admitted together request quota", l.Stage.Membership.Size)
-		case missing != nil:
-			g.Refusals[i] = missing
-		}
+		g.Refusals[i] = quorum.Lacks(b, l.Stage)
 	}
 	g.IsPart = b.IsWhole() && b.Counts[model.IsHolding] > 0 && b.Counts[model.IsAssumed]+b.Counts[model.IsGoing] == 0
 	return g.isRefused()
-}
-
-// disagreement returns the refusal for members that report different sizes, or a wrong one.
-func disagreement(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
-	if b.Sizes[0] > 0 {
-		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, but at least one of these declares another number", model.MaxTogether)
-	}
-	if len(b.Sizes) == 1 {
-		return misconfigured(gangsAgree, "belongs to a group of %d gangs that are admitted together, but the group has more", s.Membership.Size)
-	}
-	return misconfigured(gangsAgree, "declares that %d gangs are admitted together, but at least one of them declares another number", s.Membership.Size)
-}
-
-// missingMember returns a refusal because of a member that is not pending, or nil.
-func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
-	if b.Counts[model.IsGoing] > 0 {
-		return newRefusal(gangsAreThere, kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-			"waits until the pods of evicted gangs that are admitted together with it have terminated")
-	}
-	closed := b.Sorted(model.IsClosed)
-	if len(closed) == 0 {
-		return nil
-	}
-	why := ""
-	if other := closed[0]; other.Key.Namespace == s.Key.Namespace && other.Closed != "" {
-		why = ": " + other.Closed
-	}
-	return newRefusal(gangsAreThere, kueue.WorkloadAdmissionGated,
-		"waits until %s, which is admitted together with it, requests quota%s", nameOf(s, closed[0]), why)
-}
-
-// nameOf returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
-func nameOf(s *model.Stage, other *model.Stage) string {
-	if other.Key.Namespace == s.Key.Namespace {
-		return "gang " + other.Key.Name
-	}
-	return "a gang of another namespace"
 }
 
 // refuseWithOthers refuses the members that pass because of the first that does not. If all obstacles are missing quota, all members block their
@@ -166,7 +113,7 @@ func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
 
 // because refuses a stage that passes because of another member that does not.
 func because(s *model.Stage, other *Candidate, refusal *decision.Refusal) *decision.Refusal {
-	message := fmt.Sprintf("waits for %s, which is admitted together with it", nameOf(s, other.Stage))
+	message := fmt.Sprintf("waits for %s, which is admitted together with it", quorum.NameOf(s, other.Stage))
 	switch {
 	case other.Stage.Key.Namespace != s.Key.Namespace:
 	case refusal.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota:
@@ -190,7 +137,7 @@ func (ck *Checker) refuseTogether(g *GroupCandidate) {
 				l.wait(c.ID, anyNews)
 			}
 		}
-		g.Refusals[i] = newRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		g.Refusals[i] = decision.NewRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 			"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
 			l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1))
 	}
@@ -207,7 +154,7 @@ func otherGangs(n int) string {
 func (ck *Checker) refuseForGood(g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		l.Effect, l.Waits = WaitsForChange, nil
-		g.Refusals[i] = newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		g.Refusals[i] = decision.NewRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 			"can never fit: the %d gangs that are admitted together need more quota at the same time than ClusterQueue %s or the ClusterQueue of another one has",
 			len(g.CoAdmissionGroup.Members), l.Queue.Name)
 	}

@@ -105,7 +105,7 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 			l.WaitFor(c.ID, c.Amount)
 		}
 	}
-	return newRefusal(DelaysNone, kueue.WorkloadQuotaReservedReasonWaitingForQuota, "fits in ClusterQueue %s, but would delay %s, %s",
+	return decision.NewRefusal(DelaysNone, kueue.WorkloadQuotaReservedReasonWaitingForQuota, "fits in ClusterQueue %s, but would delay %s, %s",
 		l.Queue.Name, ck.NameFor(l.Stage, due.Stage), expectation(ck, due))
 }
 

@@ -51,7 +51,7 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	if len(peaks) > 0 {
 		message = strings.Join(ck.AboveMost(l.Queue, peaks[0]), " and ")
 	}
-	return newRefusal(PeakWithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+	return decision.NewRefusal(PeakWithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		"the %s could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
 		l.JobSet.Owner.Kind, l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled())
 }
@@ -170,7 +170,7 @@ func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.U
 	if others := ck.Others(l.JobSet.Owner, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
-	return newRefusal(StageUnsafe, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(StageUnsafe, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"fits in ClusterQueue %s, but admitting it could deadlock this %s%s on quota for later stages: %s%s",
 		l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.overruled())
 }

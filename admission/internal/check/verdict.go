@@ -50,7 +50,7 @@ func (ck Judge) protect(l *Candidate) *decision.Refusal {
 		return nil
 	}
 	if why := ck.Unprotected(l.JobSet, l.Queue); why != "" {
-		return misconfigured(StageUnsafe, "the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
+		return decision.Misconfigured(StageUnsafe, "the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage 
 			lacks = short
 		}
 	}
-	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time need %s (policy Reserve)%s",
 		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
 }

@@ -202,20 +202,3 @@ func (q *ClusterQueue) MayReserveNominal() bool {
 func (m *Model) Supply(q *ClusterQueue) flavor.Supply {
 	return flavor.Supply{Groups: q.FlavorGroups, Index: m.Tree.Index, Most: func(id quota.ID) quota.Amount { return q.Node.Capacity(id) }}
 }
-
-// Reserved returns the reserved amounts of a ClusterQueue, or the part of them for one of its LocalQueues: what stages hold, and the peak
-// reservations of policy Reserve.
-func (q *ClusterQueue) Reserved(of *LocalQueue) *quota.Sum {
-	sum := q.QueueTotals.Reserved.Usage()
-	if of != nil {
-		sum = of.QueueTotals.Reserved.Usage()
-	}
-	var total quota.Sum
-	total.Add(sum)
-	for j := range q.PeakReservers {
-		if of == nil || j.localQueue() == of {
-			total.Add(j.PeakReserved)
-		}
-	}
-	return &total
-}
