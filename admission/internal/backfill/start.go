@@ -49,8 +49,8 @@ func (e *Entrant) evicts(s *model.Stage) bool {
 }
 
 // Start returns when the due stage of a ClusterQueue can start at the latest if the stages that have a time limit run for that long, and those that have
-// none never end. It is not ok if that is not enough, or if the stage waits for its victims. It must be called as if the reservation of the due stage were
-// released.
+// none never end. It is not ok if that is not enough, or if the stage waits for its victims. It must be called as if the reservations of all due stages of the
+// cohort tree were released. For a co-admission group only the members of the cohort tree count: the group does not start before they can.
 func Start(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
 	d := q.Due
 	if d.Cycle != m.Cycles || d.ChargeEpoch != m.ChargeEpoch {
@@ -65,17 +65,43 @@ func Start(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
 	return d.Start, !d.Start.IsZero()
 }
 
+// Expected returns Start, if that is not in the past and is the start of all that has to start together.
+func Expected(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
+	for _, other := range q.Due.Queues {
+		if other.CohortTree != q.CohortTree {
+			return time.Time{}, false
+		}
+	}
+	start, ok = Start(m, q)
+	return start, ok && start.After(m.Now)
+}
+
 func firstFit(m *model.Model, q *model.ClusterQueue) time.Time {
-	if q.Node.Fits(q.Due.Need) {
+	if needsFit(m, q, q.Due.Queues) {
 		return m.Now
 	}
 	for _, e := range endings(m, q.CohortTree) {
 		e.stage.Entry.ClusterQueue.Node.Release(e.stage.Entry.Usage)
-		if q.Node.Fits(q.Due.Need) {
+		if needsFit(m, q, q.Due.Queues) {
 			return e.at
 		}
 	}
 	return time.Time{}
+}
+
+// needsFit reports whether what is needed in some ClusterQueues fits at once, in those of the cohort tree of one of them.
+func needsFit(m *model.Model, of *model.ClusterQueue, queues []*model.ClusterQueue) bool {
+	if len(queues) == 0 {
+		return true
+	}
+	q := queues[0]
+	if q.CohortTree != of.CohortTree {
+		return needsFit(m, of, queues[1:])
+	}
+	return q.Node.Fits(q.Due.Need) && (len(queues) == 1 || m.Tree.WhatIf(func() bool {
+		q.Node.Charge(q.Due.Need)
+		return needsFit(m, of, queues[1:])
+	}))
 }
 
 // endings returns the stages of a cohort tree that surely end, in the order of their ends.

@@ -23,7 +23,7 @@ type rule func(*Checker, *Candidate) *decision.Refusal
 func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
-		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
+		isSupported, isInPlan, flavorsExist, growthFitsLimits, PeakFitsLimits,
 		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe, delaysNone,
 	}
 }
@@ -67,7 +67,9 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 		if refusal := rule(ck, l); refusal != nil {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
 			refusal.Message += wording.MinimumRuntime(l.RetryAt)
-			AddReservation(ck, l, refusal)
+			if l.Stage.CoAdmissionGroup() == nil {
+				AddReservation(ck, l, refusal)
+			}
 			return refusal
 		}
 	}

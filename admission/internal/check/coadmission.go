@@ -16,7 +16,7 @@ import (
 )
 
 // A GroupCandidate is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
-// quota that is reserved for preemptors, whatever its queue position, and preempt no stage.
+// quota that is reserved for preemptors, whatever its queue position, and preempt no stage. Of what is reserved for due stages they use what they do not delay.
 type GroupCandidate struct {
 	CoAdmissionGroup *model.CoAdmissionGroup
 	Candidates       []*Candidate
@@ -44,16 +44,58 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if ck.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
+	ck.ignoringDue(g, func() { ck.checkMembers(g) })
+	for i, l := range g.Candidates {
+		if g.Refusals[i] != nil {
+			AddReservation(ck, l, g.Refusals[i])
+		}
+	}
+	return g
+}
+
+// ignoringDue calls f as if the reservations of due stages were released.
+func (ck *Checker) ignoringDue(g *GroupCandidate, f func()) {
+	var reservers []*model.Stage
+	for _, l := range g.Candidates {
+		for _, s := range l.yielding {
+			if !slices.Contains(reservers, s) {
+				reservers = append(reservers, s)
+			}
+		}
+	}
+	ck.m.Tree.WhatIf(func() bool {
+		for _, s := range reservers {
+			s.PreemptQueue.Node.Unreserve(s.PreemptReserved)
+		}
+		f()
+		return true
+	})
+}
+
+// checkMembers checks each member, and then all together.
+func (ck *Checker) checkMembers(g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		g.Refusals[i] = ck.FirstRefusal(l)
 	}
-	if g.isRefused() {
+	switch {
+	case g.isRefused():
 		ck.refuseWithOthers(g)
-		return g
+		return
+	case !ck.pack(g):
+		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
+			return decision.NewRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+				"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
+				l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1))
+		})
+		return
 	}
-	if !ck.pack(g) {
-		ck.refuseTogether(g)
-		return g
+	if due := ck.delayedTogether(g); due != nil {
+		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
+			l.delays = true
+			l.wait(model.AnyDue, 0)
+			return ck.delaying(l, due)
+		})
+		return
 	}
 	for i, l := range g.Candidates {
 		g.Refusals[i] = checksAreFew(ck, l)
@@ -61,7 +103,26 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if g.isRefused() {
 		ck.refuseWithOthers(g)
 	}
-	return g
+}
+
+// delayedTogether returns the first due stage that one of the members delays when all others have been admitted as well, or nil.
+func (ck *Checker) delayedTogether(g *GroupCandidate) *model.Due {
+	var due *model.Due
+	for _, l := range g.Candidates {
+		ck.m.Tree.WhatIf(func() bool {
+			for _, other := range g.Candidates {
+				if other != l {
+					other.Queue.Node.Charge(other.Usage)
+				}
+			}
+			due = Delayed(ck, l)
+			return true
+		})
+		if due != nil {
+			return due
+		}
+	}
+	return nil
 }
 
 func (g *GroupCandidate) isRefused() bool {
@@ -84,10 +145,11 @@ func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 // refuseWithOthers refuses the members that pass because of the first that does not. If all obstacles are missing quota, all members block their
 // queues. Otherwise none does: no queue waits for a member in another queue whose obstacle is not quota, or that is behind other stages.
 func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
-	first, holdsUp := -1, true
+	first, holdsUp, awaitsQuota := -1, true, true
 	for i, l := range g.Candidates {
 		if g.Refusals[i] != nil {
 			holdsUp = holdsUp && l.Effect == BlocksOthers
+			awaitsQuota = awaitsQuota && l.awaitsQuota
 			if first < 0 {
 				first = i
 			}
@@ -101,7 +163,7 @@ func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		switch {
 		case holdsUp:
-			l.Effect = BlocksOthers
+			l.Effect, l.awaitsQuota = BlocksOthers, awaitsQuota
 		case l.Effect == BlocksOthers:
 			l.Effect = WaitsForChange
 		}
@@ -124,22 +186,20 @@ func because(s *model.Stage, other *Candidate, refusal *decision.Refusal) *decis
 	return &decision.Refusal{Check: gangsPassTogether, Reason: refusal.Reason, Message: message}
 }
 
-// refuseTogether refuses all members, if each would fit alone but not all together. Any release of quota that one of them could use wakes them.
-func (ck *Checker) refuseTogether(g *GroupCandidate) {
+// refuseTogether refuses all members, if each would pass alone but not all together. Any release of quota that one of them could use wakes them.
+func (ck *Checker) refuseTogether(g *GroupCandidate, refuse func(*Candidate) *decision.Refusal) {
 	if !ck.fitsAtBest(g) {
 		ck.refuseForGood(g)
 		return
 	}
 	for i, l := range g.Candidates {
-		l.Effect = BlocksOthers
+		l.Effect, l.awaitsQuota = BlocksOthers, true
 		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 			for _, c := range choice.Usage(l.Items) {
 				l.wait(c.ID, anyNews)
 			}
 		}
-		g.Refusals[i] = decision.NewRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-			"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
-			l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1))
+		g.Refusals[i] = refuse(l)
 	}
 }
 
@@ -153,7 +213,7 @@ func otherGangs(n int) string {
 // refuseForGood refuses members that would not fit together even if nothing were charged.
 func (ck *Checker) refuseForGood(g *GroupCandidate) {
 	for i, l := range g.Candidates {
-		l.Effect, l.Waits = WaitsForChange, nil
+		l.Effect, l.Waits, l.awaitsQuota, l.delays = WaitsForChange, nil, false, false
 		g.Refusals[i] = decision.NewRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 			"can never fit: the %d gangs that are admitted together need more quota at the same time than ClusterQueue %s or the ClusterQueue of another one has",
 			len(g.CoAdmissionGroup.Members), l.Queue.Name)

@@ -128,7 +128,7 @@ func (ck *Checker) shortages(l *Candidate) []string {
 	const most = 4
 	var short []string
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
-		lacks := ck.lacks(l, choice.Usage(l.Items))
+		lacks := ck.Lacks(l, choice.Usage(l.Items))
 		if text := strings.Join(lacks, " and "); !slices.Contains(short, text) {
 			short = append(short, text)
 		}
@@ -139,8 +139,8 @@ func (ck *Checker) shortages(l *Candidate) []string {
 	return short
 }
 
-// lacks returns the missing quota of a usage, and notes the amounts to wait for.
-func (ck *Checker) lacks(l *Candidate, usage quota.Usage) []string {
+// Lacks returns the missing quota of a usage, and notes the amounts to wait for.
+func (ck *Checker) Lacks(l *Candidate, usage quota.Usage) []string {
 	if l.Queue.Node.Fits(usage) {
 		return nil
 	}

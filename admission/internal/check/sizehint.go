@@ -33,7 +33,7 @@ func (ck *Checker) largestWhole(l *Candidate) string {
 
 // isJudgedWhole reports whether the whole JobSet has to fit.
 func (l *Candidate) isJudgedWhole() bool {
-	return l.hasPlan() && l.policy != settings.Greedy && !l.JobSet.Continues()
+	return l.HasPlan() && l.Policy != settings.Greedy && !l.JobSet.Continues()
 }
 
 func (ck *Checker) findLargest(l *Candidate) string {

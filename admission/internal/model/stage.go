@@ -160,7 +160,7 @@ func (m *Model) Enqueue(s *Stage) {
 		if s.QueuedIn != to {
 			m.CancelReservation(s)
 			if s.QueuedIn.DueStage() == s {
-				m.Schedule.EndDue(s.QueuedIn)
+				m.EndDue(s.QueuedIn)
 			}
 		}
 		s.QueuedIn.PendingQueue.Remove(s.Element)
