@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
 // reserving has a ClusterQueue of 4 GPUs for each name, in which quota is reserved for a stage that has waited for a minute. They share nothing unless they
@@ -214,5 +215,27 @@ func TestQuotaIsKeptForGatheringGangs(t *testing.T) {
 	w.wantRefusal("small", "DelaysNone", waitingForQuota, `would delay quota Workload "g-0"`)
 	if admitted := w.ends("q1"); !slices.Equal(admitted, []string{"g-0", "g-1"}) {
 		t.Errorf("admitted %v, want all parts", admitted)
+	}
+}
+
+// TestDueGroupsAreFoundAfterARestart: the next segment of a JobSet that has begun comes first in its queue, and would take the quota that is kept for the group
+// if the new Engine did not know before its first cycle that the group is due.
+func TestDueGroupsAreFoundAfterARestart(t *testing.T) {
+	w := reserving(t, []string{"p", "q"})
+	w.lone("p", "p0", "gpu=2")
+	w.lone("q", "q0", "gpu=4")
+	w.decide()
+	w.lone("p", "a", "gpu=4", together("ab", 2))
+	w.lone("q", "b", "gpu=4", together("ab", 2))
+	w.submit("p", "js", job{name: "one", requests: "gpu=2"}, job{name: "two", requests: "gpu=2", after: []string{"one Complete"}})
+	w.wantAdmitted("js-one")
+	w.untilDue()
+	w.reach("js", "one", stageplan.Ready)
+	w.reach("js", "one", stageplan.Succeeded)
+	w.restart()
+	w.wantAdmitted()
+	w.wantRefusal("js-two", "DelaysNone", waitingForQuota, `would delay quota Workload "a"`)
+	if admitted := w.ends("p0", "q0"); !slices.Equal(admitted, []string{"a", "b"}) {
+		t.Errorf("admitted %v, want the group", admitted)
 	}
 }
