@@ -52,7 +52,7 @@ var layers = map[string][]string{
 	"admission/internal/wording":     engineLeaves("decision", "model"),
 	"admission/internal/level":       engineLeaves("model"),
 	"admission/internal/quorum":      engineLeaves("decision", "model"),
-	"admission/internal/observe":     engineLeaves("version", "decision", "demand", "queuespec", "settings", "model"),
+	"admission/internal/observe":     engineLeaves("version", "decision", "demand", "queuespec", "settings", "level", "model"),
 	"admission/internal/check":       engineLeaves("sizehint", "packing", "backfill", "wording", "level", "quorum", "version", "decision", "demand", "queuespec", "settings", "model"),
 	"admission/internal/verdict":     engineLeaves("decision", "settings", "model", "check"),
 	"admission/internal/cycle":       engineLeaves("version", "decision", "demand", "queuespec", "settings", "backfill", "model", "check"),

@@ -44,6 +44,7 @@ func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	if !q.Due.Need.Equal(due.Need) || q.Due.IsFirst != due.IsFirst || q.Due.Place.Compare(due.Place) != 0 || !q.Due.At.Equal(due.At) {
 		q.Due = due
 		m.ChargeEpoch++
+		m.Schedule.WakeTopic(q.CohortTree, model.AnyDue)
 	}
 }
 

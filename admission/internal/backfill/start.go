@@ -1,11 +1,11 @@
 package backfill
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 // An ending is a stage that surely has released its quota at some time.
@@ -28,11 +28,13 @@ func (e *Entrant) endsBefore(m *model.Model, q *model.ClusterQueue) bool {
 	fits := false
 	m.Tree.WhatIfEvicted(func() bool {
 		e.releaseVictims()
-		for _, ending := range endings(m, q.CohortTree) {
-			if holder := ending.stage.Entry.ClusterQueue; holder == q && !ending.at.After(start) && !e.evicts(ending.stage) {
-				holder.Node.Release(ending.stage.Entry.Usage)
+		var ended []ending
+		for _, ending := range endings(m, []*model.ClusterQueue{q}) {
+			if !ending.at.After(start) && !e.evicts(ending.stage) {
+				ended = append(ended, ending)
 			}
 		}
+		release(ended)
 		fits = e.staysWithin(m, q)
 		return true
 	})
@@ -80,13 +82,48 @@ func firstFit(m *model.Model, q *model.ClusterQueue) time.Time {
 	if needsFit(m, q, q.Due.Queues) {
 		return m.Now
 	}
-	for _, e := range endings(m, q.CohortTree) {
-		e.stage.Entry.ClusterQueue.Node.Release(e.stage.Entry.Usage)
-		if needsFit(m, q, q.Due.Queues) {
-			return e.at
+	all := endings(m, q.CohortTree.Queues)
+	fitsAfter := func(n int) bool {
+		return n > 0 && m.Tree.WhatIf(func() bool {
+			release(all[:n])
+			return needsFit(m, q, q.Due.Queues)
+		})
+	}
+	if !fitsAfter(len(all)) {
+		return time.Time{}
+	}
+	slices.SortFunc(all, func(a, b ending) int { return a.at.Compare(b.at) })
+	return all[least(len(all), fitsAfter)-1].at
+}
+
+// least returns the least number from 1 to a most for which a monotone predicate holds.
+func least(most int, holds func(int) bool) int {
+	low := 1
+	for low < most {
+		if middle := (low + most) / 2; holds(middle) {
+			most = middle
+		} else {
+			low = middle + 1
 		}
 	}
-	return time.Time{}
+	return low
+}
+
+// release releases the quota of stages that have ended, in one sum for each ClusterQueue.
+func release(ended []ending) {
+	var queues []*model.ClusterQueue
+	sums := map[*model.ClusterQueue]*quota.Sum{}
+	for _, e := range ended {
+		q := e.stage.Entry.ClusterQueue
+		if sums[q] == nil {
+			sums[q] = &quota.Sum{}
+			queues = append(queues, q)
+		}
+		sums[q].Add(e.stage.Entry.Usage)
+	}
+	for _, q := range queues {
+		q.Node.Release(sums[q].Usage())
+	}
 }
 
 // needsFit reports whether what is needed in some ClusterQueues fits at once, in those of the cohort tree of one of them.
@@ -104,17 +141,16 @@ func needsFit(m *model.Model, of *model.ClusterQueue, queues []*model.ClusterQue
 	}))
 }
 
-// endings returns the stages of a cohort tree that surely end, in the order of their ends.
-func endings(m *model.Model, g *model.CohortTree) []ending {
+// endings returns the stages of some ClusterQueues that surely end.
+func endings(m *model.Model, queues []*model.ClusterQueue) []ending {
 	var all []ending
-	for _, q := range g.Queues {
+	for _, q := range queues {
 		for _, s := range q.Charged.Stages {
 			if at := endOf(m, s); !at.IsZero() {
 				all = append(all, ending{s, at})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b ending) int { return cmp.Or(a.at.Compare(b.at), model.CompareStages(a.stage, b.stage)) })
 	return all
 }
 

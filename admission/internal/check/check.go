@@ -181,7 +181,7 @@ func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 		return neverFits(ck.largest(l), oversize(l.Queue, o.Infeasibility))
 	}
 	l.Items = o.Items
-	if l.Queue.WithinCapacity(o.First) || l.Queue.IsWithinMost(o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
+	if l.Queue.WithinCapacity(o.First) || isWithinMost(l.Queue, o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
 		return nil
 	}
 	return neverFits(ck.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(ck.AboveMost(l.Queue, o.First), " and "), l.Queue.Name))

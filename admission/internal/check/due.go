@@ -106,19 +106,38 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 		}
 		l.choose(first)
 	}
-	ck.waitForDue(l)
+	ck.waitForDue(l, due)
 	return ck.delaying(l, due)
 }
 
 // waitForDue makes a stage that would delay a due stage wait until another one is due, or quota is released that it could use.
-func (ck *Checker) waitForDue(l *Candidate) {
+func (ck *Checker) waitForDue(l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
 	l.wait(model.AnyDue, 0)
+	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		if onlyBeside && ck.waitsBeside(l, choice) {
+			continue
+		}
 		for _, c := range choice.Usage(l.Items) {
 			l.WaitFor(c.ID, c.Amount)
 		}
 	}
+}
+
+// waitsBeside makes a stage without a time limit wait until its ClusterQueue has enough of a flavor and resource left beside the due stage. It is false if
+// there is enough of all.
+func (ck *Checker) waitsBeside(l *Candidate, choice flavor.Choice) bool {
+	for _, peak := range peaksOf(ck, l, choice) {
+		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
+			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID)
+		})
+		if i < 0 {
+			return false
+		}
+		l.wait(model.BesideDue(peak[i].ID), int64(peak[i].Amount))
+	}
+	return true
 }
 
 // delaying refuses a stage that would delay a due stage.

@@ -37,7 +37,7 @@ func (l *Candidate) isJudgedWhole() bool {
 }
 
 func (ck *Checker) findLargest(l *Candidate) string {
-	z := &sizehint.Search{IsWithinCapacity: l.Queue.WithinCapacity, PodSets: l.PodSets, Suits: l.Queue.IsWithinMost}
+	z := &sizehint.Search{IsWithinCapacity: l.Queue.WithinCapacity, PodSets: l.PodSets, Suits: func(items []flavor.Item) bool { return isWithinMost(l.Queue, items) }}
 	if l.isJudgedWhole() {
 		z.PodSets, z.Suits = ck.wholePlan(l)
 	}

@@ -113,16 +113,6 @@ func Cycle(m *Model, q *ClusterQueue) string {
 	return m.Cohort(q.Cohort).cycle
 }
 
-// IsWithinMost reports whether some combination of flavors is within the capacity of the ClusterQueue.
-func (q *ClusterQueue) IsWithinMost(items []flavor.Item) bool {
-	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		if q.WithinCapacity(choice.Usage(items)) {
-			return true
-		}
-	}
-	return false
-}
-
 // WithinCapacity reports whether a usage is within the capacity of the ClusterQueue.
 func (q *ClusterQueue) WithinCapacity(usage quota.Usage) bool {
 	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.Node.Capacity(c.ID) })

@@ -63,3 +63,30 @@ func (sc *Schedule) wakeDue(g *CohortTree, q *ClusterQueue) {
 		sc.WakeQueue(other)
 	}
 }
+
+// LeftBeside returns at most how much of a flavor and resource a ClusterQueue has left of its nominal quota when its due stage has started, and the stages that
+// have a time limit have ended.
+func (q *ClusterQueue) LeftBeside(m *Model, id quota.ID) quota.Amount {
+	used, reserved := q.Node.Used(id), quota.Amount(0)
+	if q.Due.Stage.PreemptQueue == q {
+		reserved = q.Due.Stage.PreemptReserved.Of(id)
+	}
+	m.Tree.WhatIfEvicted(func() bool {
+		used = min(used, q.Node.Used(id).Minus(reserved))
+		return true
+	})
+	left := q.Node.Quota(id).Nominal.Minus(used).Minus(q.Due.Need.Of(id))
+	for _, s := range q.Charged.Stages {
+		if s.TimeLimit > 0 {
+			left = left.Plus(s.Entry.Usage.Of(id))
+		}
+	}
+	return left
+}
+
+// wakeBeside wakes the stages of a queue that wait for no more than what is left beside its due stage. If none is due any longer, all have been woken.
+func (m *Model) wakeBeside(q *ClusterQueue, id quota.ID) {
+	if q.Due != nil && q.PendingQueue.Sleeps(BesideDue(id)) && q.PendingQueue.Wake(BesideDue(id), int64(q.LeftBeside(m, id))) {
+		m.Schedule.ScheduleCycle(q)
+	}
+}
