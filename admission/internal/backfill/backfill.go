@@ -45,10 +45,11 @@ func (e *Entrant) Delayed(m *model.Model) *model.Due {
 	return nil
 }
 
-// precedes reports whether the stage need not wait for the due stage of a ClusterQueue: it comes first in that queue, or that one would borrow as well.
+// precedes reports whether the stage need not wait for the due stage of a ClusterQueue: it comes first in that queue, or could preempt it there, so that the
+// two would take turns; or that one would borrow as well.
 func (e *Entrant) precedes(q *model.ClusterQueue) bool {
 	if q == e.Queue {
-		return HasPrecedence(e.Stage, q.Due)
+		return HasPrecedence(e.Stage, q.Due) || e.Stage.MayPreemptEarlier(q.Due.Stage, q)
 	}
 	return exceeds(q) && ComesFirst(e.Stage, q.Due)
 }
