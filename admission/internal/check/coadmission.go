@@ -44,7 +44,7 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if ck.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
-	ck.ignoringDue(g, func() { ck.checkMembers(g) })
+	ignoringDue(ck, g, func() { checkMembers(ck, g) })
 	for i, l := range g.Candidates {
 		if g.Refusals[i] != nil {
 			AddReservation(ck, l, g.Refusals[i])
@@ -54,7 +54,7 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 }
 
 // ignoringDue calls f as if the reservations of due stages were released.
-func (ck *Checker) ignoringDue(g *GroupCandidate, f func()) {
+func ignoringDue(ck *Checker, g *GroupCandidate, f func()) {
 	var reservers []*model.Stage
 	for _, l := range g.Candidates {
 		for _, s := range l.yielding {
@@ -73,7 +73,7 @@ func (ck *Checker) ignoringDue(g *GroupCandidate, f func()) {
 }
 
 // checkMembers checks each member, and then all together.
-func (ck *Checker) checkMembers(g *GroupCandidate) {
+func checkMembers(ck *Checker, g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		g.Refusals[i] = ck.FirstRefusal(l)
 	}
@@ -89,11 +89,11 @@ func (ck *Checker) checkMembers(g *GroupCandidate) {
 		})
 		return
 	}
-	if due := ck.delayedTogether(g); due != nil {
+	if due := delayedTogether(ck, g); due != nil {
 		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
 			l.delays = true
 			l.wait(model.AnyDue, 0)
-			return ck.delaying(l, due)
+			return delaying(ck, l, due)
 		})
 		return
 	}
@@ -106,7 +106,7 @@ func (ck *Checker) checkMembers(g *GroupCandidate) {
 }
 
 // delayedTogether returns the first due stage that one of the members delays when all others have been admitted as well, or nil.
-func (ck *Checker) delayedTogether(g *GroupCandidate) *model.Due {
+func delayedTogether(ck *Checker, g *GroupCandidate) *model.Due {
 	var due *model.Due
 	for _, l := range g.Candidates {
 		ck.m.Tree.WhatIf(func() bool {

@@ -106,17 +106,17 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 		}
 		l.choose(first)
 	}
-	ck.waitForDue(l, due)
-	return ck.delaying(l, due)
+	waitForDue(ck, l, due)
+	return delaying(ck, l, due)
 }
 
 // waitForDue makes a stage that would delay a due stage wait until another one is due, or quota is released that it could use.
-func (ck *Checker) waitForDue(l *Candidate, due *model.Due) {
+func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
 	l.wait(model.AnyDue, 0)
 	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
-		if onlyBeside && ck.waitsBeside(l, choice) {
+		if onlyBeside && waitsBeside(ck, l, choice) {
 			continue
 		}
 		for _, c := range choice.Usage(l.Items) {
@@ -127,7 +127,7 @@ func (ck *Checker) waitForDue(l *Candidate, due *model.Due) {
 
 // waitsBeside makes a stage without a time limit wait until its ClusterQueue has enough of a flavor and resource left beside the due stage. It is false if
 // there is enough of all.
-func (ck *Checker) waitsBeside(l *Candidate, choice flavor.Choice) bool {
+func waitsBeside(ck *Checker, l *Candidate, choice flavor.Choice) bool {
 	for _, peak := range peaksOf(ck, l, choice) {
 		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
 			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID)
@@ -141,7 +141,7 @@ func (ck *Checker) waitsBeside(l *Candidate, choice flavor.Choice) bool {
 }
 
 // delaying refuses a stage that would delay a due stage.
-func (ck *Checker) delaying(l *Candidate, due *model.Due) *decision.Refusal {
+func delaying(ck *Checker, l *Candidate, due *model.Due) *decision.Refusal {
 	return decision.NewRefusal(DelaysNone, kueue.WorkloadQuotaReservedReasonWaitingForQuota, "fits in ClusterQueue %s, but would delay %s, %s",
 		l.Queue.Name, ck.NameFor(l.Stage, due.Stage), expectation(ck, due))
 }

@@ -27,7 +27,7 @@ func (g *GroupCandidate) DueAt() (due time.Time, ok bool) {
 }
 
 // Dues returns what each ClusterQueue of a co-admission group reserves when the group is due: for its first member, what all of its members need.
-func (ck *Checker) Dues(g *GroupCandidate) []model.Due {
+func Dues(ck *Checker, g *GroupCandidate) []model.Due {
 	at, _ := g.DueAt()
 	var dues []model.Due
 	for i, l := range g.Candidates {

@@ -34,7 +34,7 @@ func mayTakeOver(l *check.Candidate, present *model.Due) bool {
 
 // noteGroupDue does the same for a refused co-admission group. It is due in all of its ClusterQueues or in none: so a reservation in one of them never waits for
 // another stage that is due in another one.
-func (cy *Cycle) noteGroupDue(g *check.GroupCandidate) {
+func noteGroupDue(cy *Cycle, g *check.GroupCandidate) {
 	at, waits := g.AwaitsDue()
 	switch {
 	case !waits:
@@ -46,7 +46,7 @@ func (cy *Cycle) noteGroupDue(g *check.GroupCandidate) {
 	case slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return !mayTakeOver(l, l.Queue.Due) }):
 	case at.After(cy.m.Now):
 		g.Candidates[0].Queue.WakeAt(cy.m, at)
-	case backfill.Set(cy.m, cy.check.Dues(g)...):
+	case backfill.Set(cy.m, check.Dues(cy.check, g)...):
 		for i, l := range g.Candidates {
 			check.AddReservation(cy.check, l, g.Refusals[i])
 		}
@@ -67,17 +67,17 @@ func (cy *Cycle) findDue(trees []*model.CohortTree) {
 			switch {
 			case q.Due != nil || !cy.m.Config.ReservationOf(&q.Spec).IsEnabled:
 			case q.IsUsageBased:
-				cy.setFirstDue(cy.dueIn(q), func(a, b *model.Stage) bool { return a.Element.HasPrecedence(b.Element) })
+				setFirstDue(cy, dueIn(cy, q), func(a, b *model.Stage) bool { return a.Element.HasPrecedence(b.Element) })
 			default:
-				byPlace = append(byPlace, cy.dueIn(q)...)
+				byPlace = append(byPlace, dueIn(cy, q)...)
 			}
 		}
 	}
-	cy.setFirstDue(byPlace, func(a, b *model.Stage) bool { return backfill.Place(a).Compare(backfill.Place(b)) < 0 })
+	setFirstDue(cy, byPlace, func(a, b *model.Stage) bool { return backfill.Place(a).Compare(backfill.Place(b)) < 0 })
 }
 
 // dueIn returns the candidates of a ClusterQueue that have waited for long enough.
-func (cy *Cycle) dueIn(q *model.ClusterQueue) []*check.Candidate {
+func dueIn(cy *Cycle, q *model.ClusterQueue) []*check.Candidate {
 	var due []*check.Candidate
 	for s := range q.PendingQueue.Ordered(nil) {
 		if l := cy.check.Candidate(s); l.IsDue {
@@ -88,7 +88,7 @@ func (cy *Cycle) dueIn(q *model.ClusterQueue) []*check.Candidate {
 }
 
 // setFirstDue makes the first of some candidates due in each of their ClusterQueues.
-func (cy *Cycle) setFirstDue(all []*check.Candidate, precedes func(a, b *model.Stage) bool) {
+func setFirstDue(cy *Cycle, all []*check.Candidate, precedes func(a, b *model.Stage) bool) {
 	slices.SortFunc(all, func(a, b *check.Candidate) int {
 		switch {
 		case precedes(a.Stage, b.Stage):
@@ -104,7 +104,7 @@ func (cy *Cycle) setFirstDue(all []*check.Candidate, precedes func(a, b *model.S
 		}
 		refusal := cy.check.Check(l)
 		if l.GroupCandidate != nil {
-			cy.setGroupDue(l.GroupCandidate, refusal)
+			setGroupDue(cy, l.GroupCandidate, refusal)
 		} else if _, waits := l.AwaitsDue(); refusal == nil || waits {
 			backfill.Set(cy.m, model.Due{Stage: l.Stage, At: l.DueAt, Need: check.DueNeed(cy.check, l)})
 		}
@@ -112,10 +112,10 @@ func (cy *Cycle) setFirstDue(all []*check.Candidate, precedes func(a, b *model.S
 }
 
 // setGroupDue makes a co-admission group due if it is, and none of its ClusterQueues has a due stage.
-func (cy *Cycle) setGroupDue(g *check.GroupCandidate, refusal *decision.Refusal) {
+func setGroupDue(cy *Cycle, g *check.GroupCandidate, refusal *decision.Refusal) {
 	_, waits := g.AwaitsDue()
 	at, reserves := g.DueAt()
 	if (waits || refusal == nil && reserves) && !at.After(cy.m.Now) && !slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return l.Queue.Due != nil }) {
-		backfill.Set(cy.m, cy.check.Dues(g)...)
+		backfill.Set(cy.m, check.Dues(cy.check, g)...)
 	}
 }
