@@ -239,3 +239,38 @@ func TestDueGroupsAreFoundAfterARestart(t *testing.T) {
 		t.Errorf("admitted %v, want the group", admitted)
 	}
 }
+
+// TestStagesBesideADueOneAreWoken: a stage that would delay the due one waits for what is left beside it in their ClusterQueue, also while the due stage goes on
+// waiting.
+func TestStagesBesideADueOneAreWoken(t *testing.T) {
+	w := reserving(t, []string{"p", "r"}, inCohort("c"))
+	w.lone("r", "borrower", "gpu=6")
+	w.lone("p", "p0", "gpu=1")
+	w.decide()
+	w.lone("p", "due", "gpu=3")
+	w.decide()
+	w.untilDue()
+	w.lone("p", "small", "gpu=1")
+	w.wantAdmitted()
+	w.wantRefusal("small", "DelaysNone", waitingForQuota, "would delay")
+	if admitted := w.ends("p0"); !slices.Equal(admitted, []string{"small"}) {
+		t.Errorf("admitted %v, want what fits beside the due stage", admitted)
+	}
+}
+
+// TestReservationsShrinkWhenOthersOvertake: what a more important stage takes is no longer reserved, so that others may borrow the rest of the Cohort.
+func TestReservationsShrinkWhenOthersOvertake(t *testing.T) {
+	w := reserving(t, []string{"r", "s"}, inCohort("c"))
+	w.queue("p", "a: gpu=4", inCohort("c"), withLimits(0, -1))
+	w.lone("p", "p0", "gpu=2")
+	w.lone("r", "r0", "gpu=4")
+	w.decide()
+	w.lone("p", "due", "gpu=4")
+	w.decide()
+	w.untilDue()
+	w.decide()
+	w.important("p", "urgent", "gpu=2", 1)
+	w.wantAdmitted("urgent")
+	w.lone("r", "borrower", "gpu=4")
+	w.wantAdmitted("borrower")
+}

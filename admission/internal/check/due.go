@@ -126,11 +126,11 @@ func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 }
 
 // waitsBeside makes a stage without a time limit wait until its ClusterQueue has enough of a flavor and resource left beside the due stage. It is false if
-// there is enough of all.
+// there is enough of all. It must be called as if the reservation of the due stage were released.
 func waitsBeside(ck *Checker, l *Candidate, choice flavor.Choice) bool {
 	for _, peak := range peaksOf(ck, l, choice) {
 		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
-			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID)
+			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID, 0)
 		})
 		if i < 0 {
 			return false

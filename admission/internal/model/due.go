@@ -65,12 +65,9 @@ func (sc *Schedule) wakeDue(g *CohortTree, q *ClusterQueue) {
 }
 
 // LeftBeside returns at most how much of a flavor and resource a ClusterQueue has left of its nominal quota when its due stage has started, and the stages that
-// have a time limit have ended.
-func (q *ClusterQueue) LeftBeside(m *Model, id quota.ID) quota.Amount {
-	used, reserved := q.Node.Used(id), quota.Amount(0)
-	if q.Due.Stage.PreemptQueue == q {
-		reserved = q.Due.Stage.PreemptReserved.Of(id)
-	}
+// have a time limit have ended. reserved is what is charged for the due stage already.
+func (q *ClusterQueue) LeftBeside(m *Model, id quota.ID, reserved quota.Amount) quota.Amount {
+	used := q.Node.Used(id)
 	m.Tree.WhatIfEvicted(func() bool {
 		used = min(used, q.Node.Used(id).Minus(reserved))
 		return true
@@ -86,7 +83,14 @@ func (q *ClusterQueue) LeftBeside(m *Model, id quota.ID) quota.Amount {
 
 // wakeBeside wakes the stages of a queue that wait for no more than what is left beside its due stage. If none is due any longer, all have been woken.
 func (m *Model) wakeBeside(q *ClusterQueue, id quota.ID) {
-	if q.Due != nil && q.PendingQueue.Sleeps(BesideDue(id)) && q.PendingQueue.Wake(BesideDue(id), int64(q.LeftBeside(m, id))) {
+	if q.Due == nil || !q.PendingQueue.Sleeps(BesideDue(id)) {
+		return
+	}
+	reserved := quota.Amount(0)
+	if s := q.Due.Stage; s.PreemptQueue == q {
+		reserved = s.PreemptReserved.Of(id)
+	}
+	if q.PendingQueue.Wake(BesideDue(id), int64(q.LeftBeside(m, id, reserved))) {
 		m.Schedule.ScheduleCycle(q)
 	}
 }
