@@ -103,7 +103,7 @@ func TestBreaches(t *testing.T) {
 		{Figure: "makespan", Policy: "Staged+StrictFIFO", Than: "Whole+NoReservation", Least: limit(1.3)},
 		{Figure: "makespan", Policy: "Staged+NoReservation", Most: limit(79)},
 		{Figure: "makespan", Policy: "Stagged"},
-		{Figure: "span", Policy: "Staged"},
+		{Figure: "span", Policy: "Staged+NoReservation"},
 	}
 	want := []string{
 		"makespan of Staged+NoReservation by Whole+NoReservation is 0.800", "makespan of Staged+StrictFIFO by Whole+NoReservation is 1.200", "makespan of Staged+NoReservation is 80.000",
