@@ -17,6 +17,8 @@ import (
 type stream struct {
 	*model
 	submitted int
+	// gangs are the members of the co-admission group that is the large stage, or none.
+	gangs []string
 }
 
 // dueAfter is how long the stages of a stream wait before they are due, in seconds.
@@ -32,7 +34,8 @@ func drawStream(t *rapid.T) *stream {
 	}}
 	policy := rapid.SampledFrom([]kueue.PreemptionPolicy{kueue.PreemptionPolicyNever, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyAny})
 	for _, name := range []string{"q", "p", "r"}[:rapid.IntRange(1, 3).Draw(t, "queues")] {
-		s.queue(name, fmt.Sprintf("a: cpu=%d gpu=%d", rapid.IntRange(3, 6).Draw(t, "cpu"), rapid.IntRange(3, 6).Draw(t, "gpu")), inCohort("c"), func(q *kueue.ClusterQueue) {
+		cohort := inCohort(rapid.SampledFrom([]kueue.CohortReference{"c", "c", "d"}).Draw(t, "cohort"))
+		s.queue(name, fmt.Sprintf("a: cpu=%d gpu=%d", rapid.IntRange(3, 6).Draw(t, "cpu"), rapid.IntRange(3, 6).Draw(t, "gpu")), cohort, func(q *kueue.ClusterQueue) {
 			q.Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: policy.Draw(t, "reclaim"), WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
 			if rapid.Bool().Draw(t, "limits") {
 				drawLimits(t, q)
@@ -55,7 +58,12 @@ func (s *stream) drawUsage(t *rapid.T, queue, name string) (cpu, gpus int) {
 // submitTo submits a stage, or a JobSet whose launcher starts workers, that fits the nominal quota of its ClusterQueue.
 func (s *stream) submitTo(t *rapid.T, queue, name string) {
 	cpu, gpus := s.drawUsage(t, queue, name)
-	if kind := rapid.IntRange(0, 3).Draw(t, "kind"); kind > 0 {
+	kind := rapid.IntRange(0, 5).Draw(t, "kind")
+	if kind > 3 {
+		s.submitGroup(t, queue, name, cpu, gpus)
+		return
+	}
+	if kind > 0 {
 		s.lone(queue, name, fmt.Sprintf("cpu=%d gpu=%d", cpu, gpus), func(wl *kueue.Workload) {
 			if limit := rapid.Int32Range(0, 20).Draw(t, "limit"); limit > 0 && name != large {
 				wl.Spec.MaximumExecutionTimeSeconds = &limit
@@ -70,6 +78,31 @@ func (s *stream) submitTo(t *rapid.T, queue, name string) {
 }
 
 const large = "large"
+
+// submitGroup submits gangs that are admitted together: one in the ClusterQueue, perhaps divided into two, and perhaps one in each of some others.
+func (s *stream) submitGroup(t *rapid.T, queue, name string, cpu, gpus int) {
+	type gang struct {
+		queue     string
+		cpu, gpus int
+	}
+	gangs := []gang{{queue, cpu, gpus}}
+	if rapid.Bool().Draw(t, "divided") && gpus > 1 {
+		gangs = []gang{{queue, cpu, 1}, {queue, 0, gpus - 1}}
+	}
+	for _, other := range slices.Sorted(maps.Keys(s.queues)) {
+		if other != queue && rapid.Bool().Draw(t, "spans") {
+			cpu, gpus := s.drawUsage(t, other, name)
+			gangs = append(gangs, gang{other, cpu, gpus})
+		}
+	}
+	for i, g := range gangs {
+		member := fmt.Sprintf("%s-%d", name, i)
+		if name == large {
+			s.gangs = append(s.gangs, member)
+		}
+		s.lone(g.queue, member, fmt.Sprintf("cpu=%d gpu=%d", g.cpu, g.gpus), together(name, len(gangs)))
+	}
+}
 
 // step lets small stages come, so that some wait in each ClusterQueue, and lets the Engine decide.
 func (s *stream) step(t *rapid.T) {
@@ -152,12 +185,14 @@ func (s *stream) hasStarted() bool {
 		wl := s.workloads[keyOf(js.workload(0))]
 		return wl.Status.Admission != nil || isFinished(wl)
 	}
-	wl := s.workloads[keyOf(large)]
-	return wl.Status.Admission != nil
+	if len(s.gangs) > 0 {
+		return !slices.ContainsFunc(s.gangs, func(name string) bool { return s.workloads[keyOf(name)].Status.Admission == nil })
+	}
+	return s.workloads[keyOf(large)].Status.Admission != nil
 }
 
-// TestDueStagesStart: a stage that fits the nominal quota of its ClusterQueue starts after what ran when it became due has ended, in a few rounds: in each
-// round all ends that ran at its begin, and small stages keep coming (I7).
+// TestDueStagesStart: a stage, or a co-admission group, that fits the nominal quota of its ClusterQueues starts after what ran when it became due has ended,
+// in a few rounds: in each round all ends that ran at its begin, and small stages and groups keep coming (I7).
 func TestDueStagesStart(t *testing.T) {
 	const most = 10
 	rapid.Check(t, func(t *rapid.T) {

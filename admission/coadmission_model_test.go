@@ -37,6 +37,7 @@ type gangGroup struct {
 
 func drawGanging(t *rapid.T) *ganging {
 	config := admission.Config{FairSharing: rapid.IntRange(0, 3).Draw(t, "fair") == 0}
+	config.Reservation.IsEnabled = rapid.Bool().Draw(t, "reserves") // at once
 	m := &ganging{world: newWorld(t, config), left: rapid.IntRange(2, 8).Draw(t, "left"), troubles: rapid.IntRange(0, 4).Draw(t, "troubles")}
 	m.hasLimits = rapid.Bool().Draw(t, "limits")
 	amount := rapid.IntRange(0, 6)

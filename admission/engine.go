@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/observe"
 	"github.com/tranche-dev/tranche/admission/internal/report"
+	"github.com/tranche-dev/tranche/admission/internal/verdict"
 )
 
 // An Engine owns all queues and quota. It is not safe for concurrent use. Its Reporter answers all questions that change no decision.
@@ -18,7 +19,7 @@ type Engine struct {
 	model    *model.Model
 	observer *observe.Observer
 	cycle    *cycle.Cycle
-	judge    check.Judge
+	judge    verdict.Judge
 }
 
 type reporter = report.Reporter
@@ -30,7 +31,7 @@ func New(config Config) (*Engine, error) {
 		return nil, err
 	}
 	checker := check.New(m)
-	return &Engine{model: m, observer: observe.New(m), cycle: cycle.New(m, checker), judge: check.Judge{Checker: checker}, reporter: report.New(m, checker)}, nil
+	return &Engine{model: m, observer: observe.New(m), cycle: cycle.New(m, checker), judge: verdict.Judge{Checker: checker}, reporter: report.New(m, checker)}, nil
 }
 
 // Apply records one observed fact.

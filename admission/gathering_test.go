@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ type gathering struct {
 	requests []string
 	// made is the number of parts that have a quota Workload.
 	made int
+	// submitted is when the plan was first observed.
+	submitted time.Time
 }
 
 func (g *gathering) part(i int) string { return fmt.Sprintf("%s-%d", g.name, i) }
@@ -32,6 +35,9 @@ func (g *gathering) part(i int) string { return fmt.Sprintf("%s-%d", g.name, i) 
 // plan lets the Engine observe the plan of a gathering. No JobSet has it.
 func (w *world) plan(g *gathering) {
 	plan := &stageplan.Plan{}
+	if g.submitted.IsZero() {
+		g.submitted = w.now()
+	}
 	for i, requests := range g.requests {
 		pods := template(requests)
 		plan.Stages = append(plan.Stages, stageplan.Stage{Name: g.part(i), PodSets: []stageplan.PodSet{{
@@ -40,7 +46,7 @@ func (w *world) plan(g *gathering) {
 	}
 	w.engine.Apply(admission.PlanObserved{
 		Owner: admission.Owner{Kind: admission.GangOwner, Key: types.NamespacedName{Namespace: "ns", Name: g.name}},
-		UID:   types.UID("gang-" + g.name), Submitted: w.now(), Plan: plan,
+		UID:   types.UID("gang-" + g.name), Submitted: g.submitted, Plan: plan,
 	})
 }
 

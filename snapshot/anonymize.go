@@ -224,7 +224,7 @@ var keptFields = sets.New(
 	"JobSpec.ManagedBy", "JobSetSpec.ManagedBy", "FailurePolicyRule.OnJobFailureReasons",
 	"WorkloadSchedulingStatsEviction.Reason", "AdmissionCheckParametersReference.APIGroup", "AdmissionCheckParametersReference.Kind",
 	"ExactDeviceRequest.DeviceClassName", "DeviceSubRequest.DeviceClassName", "DeviceClassSpec.ExtendedResourceName",
-	"Resources.ExcludeResourcePrefixes", "CoStart.Accelerators",
+	"Resources.ExcludeResourcePrefixes", "CoStart.Accelerators", "Reservation.After",
 )
 
 // value returns the value of a label or an annotation.
@@ -232,7 +232,7 @@ func (w *walker) value(key, value string) string {
 	switch key {
 	case apis.JobUIDLabel, apis.PlanUIDLabel, apis.ExtraLabel, jobset.JobSetUIDKey, "batch.kubernetes.io/controller-uid", "controller-uid",
 		apis.DevicesAnnotation, apis.StartedAnnotation, apis.IdleSinceAnnotation, apis.StageAdmissionAnnotation,
-		apis.CoStartAnnotation, apis.MinimumRuntimeAnnotation, apis.CheckpointedAtAnnotation:
+		apis.CoStartAnnotation, apis.ReserveAfterAnnotation, apis.MinimumRuntimeAnnotation, apis.CheckpointedAtAnnotation:
 		// UIDs, times, and names of resources.
 		return value
 	case apis.TimelineAnnotation, apis.FinishedStagesAnnotation:

@@ -21,9 +21,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -426,6 +428,17 @@ func TestPseudonymsInAnnotations(t *testing.T) {
 	}
 }
 
+// TestDurationsOfQueuesAreKept: pseudonyms change no annotation that is a duration.
+func TestDurationsOfQueuesAreKept(t *testing.T) {
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "q", UID: "q", Annotations: map[string]string{
+		apis.CoStartAnnotation: "1m", apis.ReserveAfterAnnotation: "15m", apis.MinimumRuntimeAnnotation: "2h",
+	}}}
+	got := read(t, write(t, &snapshot.Snapshot{ClusterQueues: []*kueue.ClusterQueue{q}}, snapshot.NewAnonymizer())).ClusterQueues[0]
+	if diff := cmp.Diff(q.Annotations, got.Annotations); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 // Each field of the configuration is kept, unless it is known not to decide anything.
 func TestConfigurationThatDecidesIsKept(t *testing.T) {
 	text, err := os.ReadFile("../apis/config/v1alpha1/testdata/full.yaml")
@@ -437,6 +450,7 @@ func TestConfigurationThatDecidesIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.CoStart.Accelerators = []corev1.ResourceName{"example.com/npu"}
+	config.Reservation.After = "15m"
 	undecided := []string{
 		"Mode", "ClientConnection", "Concurrency", "LeaderElection", "Metrics", "Health", "Visibility", "ExpectedStart", "Dashboard", "Logging", "GroupStart",
 	}

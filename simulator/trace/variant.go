@@ -58,11 +58,25 @@ func settings() []setting {
 			}
 		}})
 	}
+	for _, name := range []string{reservation, noReservation} {
+		all = append(all, setting{name: name, field: "setting of reservations", change: func(s *snapshot.Snapshot) {
+			if s.Configuration.Reservation.After = apis.Never; name == reservation {
+				s.Configuration.Reservation.After = reservationAfter
+			}
+			for _, q := range s.ClusterQueues {
+				delete(q.Annotations, apis.ReserveAfterAnnotation)
+			}
+		}})
+	}
 	return all
 }
 
-// The settings of co-start.
-const coStart, noCoStart = "CoStart", "NoCoStart"
+// The settings of co-start, and of reservations for stages that have waited for long.
+const (
+	coStart, noCoStart         = "CoStart", "NoCoStart"
+	reservation, noReservation = "Reservation", "NoReservation"
+	reservationAfter           = "10m"
+)
 
 // Policies returns the names of the policies that Variants can have.
 func Policies() []string { return []string{string(replay.Whole), string(replay.Staged)} }

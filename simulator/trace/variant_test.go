@@ -79,10 +79,11 @@ func TestBadVariants(t *testing.T) {
 	for name, want := range map[string]string{
 		"":                                 `"" must begin with one of Whole, Staged`,
 		"Greedy":                           `"Greedy" must begin with one of Whole, Staged`,
-		"Staged+":                          `there is no setting "": the settings are BestEffortFIFO, StrictFIFO, Safe, Reserve, Greedy, CoStart, NoCoStart`,
+		"Staged+":                          `there is no setting "": the settings are BestEffortFIFO, StrictFIFO, Safe, Reserve, Greedy, CoStart, NoCoStart, Reservation, NoReservation`,
 		"Staged+Strict":                    `there is no setting "Strict"`,
 		"Staged+StrictFIFO+BestEffortFIFO": "StrictFIFO and BestEffortFIFO are both a queueing strategy: leave one out",
 		"Staged+Safe+Safe":                 "Safe and Safe are both a stage admission",
+		"Whole+Reservation+NoReservation":  "Reservation and NoReservation are both a setting of reservations",
 		"Whole+StrictFIFO+Greedy":          "Greedy is about stages, and Whole has none: leave it out",
 	} {
 		if _, err := trace.ParseVariant(name); err == nil || !strings.Contains(err.Error(), want) {

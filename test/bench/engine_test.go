@@ -84,7 +84,12 @@ type cluster struct {
 
 func newCluster(b *testing.B, gpus int64) *cluster {
 	b.Helper()
-	engine, err := admission.New(admission.Config{})
+	return newClusterOf(b, gpus, admission.Config{})
+}
+
+func newClusterOf(b *testing.B, gpus int64, config admission.Config) *cluster {
+	b.Helper()
+	engine, err := admission.New(config)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -38,24 +38,20 @@ func (e *Entrant) Delayed(m *model.Model) *model.Due {
 		return nil
 	}
 	for _, q := range e.Queue.CohortTree.DueQueues {
-		if q.Due.Stage != e.Stage && !e.precedes(q) && !e.fitsBeside(m, q) && !e.endsBefore(m, q) {
+		if !IsFor(q.Due, e.Stage) && !e.precedes(q) && !e.fitsBeside(m, q) && !e.endsBefore(m, q) {
 			return q.Due
 		}
 	}
 	return nil
 }
 
-// precedes reports whether the stage need not wait for the due stage of a ClusterQueue: it comes first in that queue, or that one would borrow as well.
+// precedes reports whether the stage need not wait for the due stage of a ClusterQueue: it comes first in that queue, or could preempt it there, so that the
+// two would take turns; or that one would borrow as well.
 func (e *Entrant) precedes(q *model.ClusterQueue) bool {
 	if q == e.Queue {
-		return e.Stage.Element.HasPrecedence(q.Due.Stage.Element)
+		return HasPrecedence(e.Stage, q.Due) || e.Stage.MayPreemptEarlier(q.Due.Stage, q)
 	}
-	return exceeds(q) && ComesFirst(e.Stage, q.Due.Stage)
-}
-
-// ComesFirst compares the positions of two stages, regardless of which JobSet has begun.
-func ComesFirst(a, b *model.Stage) bool {
-	return a.Element.WithoutStanding().Compare(b.Element.WithoutStanding()) < 0
+	return exceeds(q) && ComesFirst(e.Stage, q.Due)
 }
 
 // exceeds reports whether the due stage of a ClusterQueue needs more than its nominal quota.

@@ -23,9 +23,9 @@ func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *dec
 	if lacks == nil {
 		return nil
 	}
-	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
-		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
+		l.Queue.Name, strings.Join(lacks, " and "), l.Overruled())
 }
 
 // startsAlone refuses a stage with accelerators if there is no quota for the stages that start when it is ready (model.JobSet.CoStarted).
@@ -43,14 +43,14 @@ func (ck *Checker) startsAlone(l *Candidate, before, after *safety.Progress, usa
 		names[i] = l.JobSet.Plan.Stages[s].Name
 	}
 	l.wait(model.AnyClaim, 0)
-	return newRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage holds accelerators and starts %s as soon as it is ready, so that there must be quota for all of them (coStart): needs %s",
 		l.Queue.Name, strings.Join(names, ", "), strings.Join(lacks, " and "))
 }
 
 // coStarted returns the stages for which there must be quota, too, when a stage is admitted under policy Safe.
 func (ck *Checker) coStarted(l *Candidate, after *safety.Progress, usage quota.Usage) []int {
-	isLauncher := !l.Stage.IsGrowth && l.policy == settings.Safe && ck.m.Config.CoStartOf(&l.Queue.Spec).IsEnabled &&
+	isLauncher := !l.Stage.IsGrowth && l.Policy == settings.Safe && ck.m.Config.CoStartOf(&l.Queue.Spec).IsEnabled &&
 		l.JobSet.Plan.OpensByReady(l.Stage.Index) && ck.m.Config.HasAccelerators(ck.m.Tree.Index, usage)
 	if !isLauncher {
 		return nil
@@ -67,7 +67,7 @@ func (ck *Checker) lacksAtOnce(l *Candidate, before *safety.Progress, peaks []qu
 	lacks := []string{"a flavor that fits each later stage"}
 	ck.withoutVictims(l, func() {
 		for i, peak := range peaks {
-			short := ck.lacks(l, peak.Without(held))
+			short := ck.Lacks(l, peak.Without(held))
 			if len(short) == 0 {
 				lacks = nil
 				return
@@ -98,13 +98,13 @@ func (ck *Checker) withoutVictims(l *Candidate, f func()) {
 // NeededAtOnce returns the amounts, as alternatives, that have to be free for the admission of a stage with its choice because of the stages that
 // may hold quota at the same time. There are none if its own quota is enough.
 func (ck *Checker) NeededAtOnce(l *Candidate) []quota.Usage {
-	if !l.hasPlan() || l.policy == settings.Greedy {
+	if !l.HasPlan() || l.Policy == settings.Greedy {
 		return nil
 	}
 	before := ck.m.Progress(l.JobSet, l.Queue)
 	after := l.Admitted(before, l.Choice)
 	var peaks []quota.Usage
-	if l.policy == settings.Reserve {
+	if l.Policy == settings.Reserve {
 		if len(after.Ahead()) > 0 {
 			peaks = after.Peaks()
 		}

@@ -35,7 +35,8 @@ type Candidate struct {
 	Queue  *model.ClusterQueue
 	lq     *model.LocalQueue
 	JobSet *model.JobSet
-	policy string
+	// Policy is the stage-admission policy by which the stage is admitted.
+	Policy string
 
 	PodSets []flavor.PodSet
 	Items   []flavor.Item
@@ -71,17 +72,17 @@ type Candidate struct {
 	Waits  []queue.Wait[quota.ID]
 }
 
-// overruled returns a remark if a JobSet asks for a laxer policy than the one by which it is admitted, and nothing otherwise. A gang asks for none.
-func (l *Candidate) overruled() string {
+// Overruled returns a remark if a JobSet asks for a laxer policy than the one by which it is admitted, and nothing otherwise. A gang asks for none.
+func (l *Candidate) Overruled() string {
 	j := l.JobSet
 	if j == nil || j.Owner.Kind != decision.JobSetOwner {
 		return ""
 	}
-	if asked := settings.Strictness(j.Policy); asked < 0 || asked >= settings.Strictness(l.policy) {
+	if asked := settings.Strictness(j.Policy); asked < 0 || asked >= settings.Strictness(l.Policy) {
 		return ""
 	}
 	return fmt.Sprintf("; its annotation %s is %s, but policy %s of ClusterQueue %s is stricter and stands",
-		apis.StageAdmissionAnnotation, j.Policy, l.policy, l.Queue.Name)
+		apis.StageAdmissionAnnotation, j.Policy, l.Policy, l.Queue.Name)
 }
 
 // Parts divides the charge of a choice among the pod sets.
@@ -125,7 +126,7 @@ func (l *Candidate) Preempts() bool { return len(l.Victims) > 0 || l.awaits }
 // Candidate returns the candidate for a stage.
 func (ck *Checker) Candidate(s *model.Stage) *Candidate {
 	q, j := s.QueuedIn, ck.m.JobSets[s.OwnerUID]
-	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
+	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, Policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
 	if s.CoAdmissionGroup() != nil && spare(l.PodSets) > 0 {
 		// A gang that does not fit whole reserves nothing.
 		l.PodSets = slices.Clone(l.PodSets)
@@ -133,18 +134,16 @@ func (ck *Checker) Candidate(s *model.Stage) *Candidate {
 			l.PodSets[i].Min = 0
 		}
 	}
-	if s.CoAdmissionGroup() == nil {
-		setDue(ck, l)
-		l.yielding = backfill.Reservers(l.Queue, l.Stage)
-		if s.Element.Passes {
-			l.yielding = l.nominalReservers(nil)
-		}
+	setDue(ck, l)
+	l.yielding = backfill.Reservers(l.Queue, l.Stage)
+	if s.Element.Passes {
+		l.yielding = l.nominalReservers(nil)
 	}
 	return l
 }
 
-// hasPlan reports whether the JobSet has more than one stage.
-func (l *Candidate) hasPlan() bool { return l.JobSet != nil && len(l.JobSet.Plan.Stages) > 1 }
+// HasPlan reports whether the JobSet has more than one stage.
+func (l *Candidate) HasPlan() bool { return l.JobSet != nil && len(l.JobSet.Plan.Stages) > 1 }
 
 // Position returns the queue position of a candidate. A co-admission group has that of its last member.
 func (l *Candidate) Position() queue.Position {

@@ -23,7 +23,7 @@ type rule func(*Checker, *Candidate) *decision.Refusal
 func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
-		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
+		isSupported, isInPlan, flavorsExist, growthFitsLimits, PeakFitsLimits,
 		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe, delaysNone,
 	}
 }
@@ -67,7 +67,9 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 		if refusal := rule(ck, l); refusal != nil {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
 			refusal.Message += wording.MinimumRuntime(l.RetryAt)
-			AddReservation(ck, l, refusal)
+			if l.Stage.CoAdmissionGroup() == nil {
+				AddReservation(ck, l, refusal)
+			}
 			return refusal
 		}
 	}
@@ -78,9 +80,9 @@ func localQueueExists(ck *Checker, l *Candidate) *decision.Refusal {
 	const check = "LocalQueueExists"
 	switch {
 	case l.lq.Key.Name == "":
-		return misconfigured(check, "names no LocalQueue")
+		return decision.Misconfigured(check, "names no LocalQueue")
 	case !l.lq.Exists:
-		return misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.Key.Name, l.lq.Key.Namespace).
+		return decision.Misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.Key.Name, l.lq.Key.Namespace).
 			InKueue("LocalQueue %s doesn't exist", l.lq.Key.Name)
 	case l.lq.Stop != kueue.None:
 		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.lq.Key.Name).
@@ -91,14 +93,14 @@ func localQueueExists(ck *Checker, l *Candidate) *decision.Refusal {
 
 func clusterQueueIsActive(ck *Checker, l *Candidate) *decision.Refusal {
 	if !l.Queue.Exists {
-		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.Queue.Name, l.lq.Key.Name).
+		return decision.Misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.Queue.Name, l.lq.Key.Name).
 			InKueue("ClusterQueue %s doesn't exist", l.Queue.Name)
 	}
 	if l.Queue.IsUnprotected {
 		return suspended("ClusterQueueIsActive", "ClusterQueue %s admits no quota Workloads until it has the finalizer %s", l.Queue.Name, kueue.ResourceInUseFinalizerName).
 			InKueue("ClusterQueue %s is inactive", l.Queue.Name)
 	}
-	refuse := misconfigured
+	refuse := decision.Misconfigured
 	a := ck.m.Activity(l.Queue)
 	switch a.Reason {
 	case kueue.ClusterQueueActiveReasonReady:
@@ -113,18 +115,18 @@ func namespaceIsSelected(ck *Checker, l *Candidate) *decision.Refusal {
 	if namespace, ok := ck.m.Namespaces[l.Stage.Key.Namespace]; ok && l.Queue.Selector.Matches(labels.Set(namespace)) {
 		return nil
 	}
-	return misconfigured(decision.NamespaceSelected, "ClusterQueue %s does not admit from namespace %s: the labels of the namespace do not match spec.namespaceSelector",
+	return decision.Misconfigured(decision.NamespaceSelected, "ClusterQueue %s does not admit from namespace %s: the labels of the namespace do not match spec.namespaceSelector",
 		l.Queue.Name, l.Stage.Key.Namespace).InKueue("workload namespace doesn't match ClusterQueue selector")
 }
 
 func isSupported(ck *Checker, l *Candidate) *decision.Refusal {
 	switch {
 	case l.Stage.Unsupported != "":
-		return misconfigured("IsSupported", "%s", l.Stage.Unsupported)
+		return decision.Misconfigured("IsSupported", "%s", l.Stage.Unsupported)
 	case l.Stage.Demand.IsRejected:
-		return misconfigured(decision.PodsAreValid, "%s", l.Stage.Demand.Problem)
+		return decision.Misconfigured(decision.PodsAreValid, "%s", l.Stage.Demand.Problem)
 	case l.Stage.Demand.Problem != "":
-		return misconfigured("IsSupported", "%s", l.Stage.Demand.Problem)
+		return decision.Misconfigured("IsSupported", "%s", l.Stage.Demand.Problem)
 	}
 	return nil
 }
@@ -134,12 +136,16 @@ func isInPlan(ck *Checker, l *Candidate) *decision.Refusal {
 	case l.JobSet == nil:
 		return nil
 	case l.Stage.Index < 0 || l.Stage.Index >= len(l.JobSet.Plan.Stages):
-		return misconfigured("IsInPlan", "stage %d is not in the stage plan, which has %d stages", l.Stage.Index, len(l.JobSet.Plan.Stages))
+		return decision.Misconfigured("IsInPlan", "stage %d is not in the stage plan, which has %d stages", l.Stage.Index, len(l.JobSet.Plan.Stages))
 	}
 	if problem := problemAhead(l.JobSet); problem != "" {
-		return misconfigured("IsInPlan", "the stage plan cannot be admitted: %s", problem)
+		return decision.Misconfigured("IsInPlan", "the stage plan cannot be admitted: %s", problem)
 	}
 	return nil
+}
+
+func suspended(check, format string, args ...any) *decision.Refusal {
+	return decision.NewRefusal(check, kueue.WorkloadQuotaReservedReasonSuspended, format, args...)
 }
 
 // problemAhead returns the problem of the first stage that has one and has still to be admitted, or nothing. A rule of an administrator for new
@@ -175,7 +181,7 @@ func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 		return neverFits(ck.largest(l), oversize(l.Queue, o.Infeasibility))
 	}
 	l.Items = o.Items
-	if l.Queue.WithinCapacity(o.First) || l.Queue.IsWithinMost(o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
+	if l.Queue.WithinCapacity(o.First) || isWithinMost(l.Queue, o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
 		return nil
 	}
 	return neverFits(ck.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(ck.AboveMost(l.Queue, o.First), " and "), l.Queue.Name))
@@ -183,7 +189,7 @@ func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 
 // neverFits refuses a stage that is too large even if nothing were charged. The size that would fit comes before the amounts, which may be many.
 func neverFits(advice, why string) *decision.Refusal {
-	return newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "can never fit%s: %s", inBrackets(advice), why)
+	return decision.NewRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "can never fit%s: %s", inBrackets(advice), why)
 }
 
 func inBrackets(advice string) string {
@@ -220,14 +226,14 @@ func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
 			above = lacks
 		}
 	}
-	return newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+	return decision.NewRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		"the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.Queue.Name)
 }
 
 func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *decision.Refusal {
 	switch {
 	case infeasibility.Uncovered != "":
-		return newRefusal("ResourcesAreCovered", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+		return decision.NewRefusal("ResourcesAreCovered", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
 			"pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", infeasibility.PodSet, infeasibility.Uncovered, q.Name)
 	case infeasibility.Oversized:
 		return neverFits("", oversize(q, infeasibility))
@@ -236,7 +242,7 @@ func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *de
 	if len(objections) == 0 {
 		objections = []string{"the resource group has no flavors"}
 	}
-	return newRefusal("FlavorMatches", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+	return decision.NewRefusal("FlavorMatches", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
 		"no flavor of ClusterQueue %s takes pod set %s: %s", q.Name, infeasibility.PodSet, strings.Join(objections, "; "))
 }
 
@@ -248,7 +254,7 @@ func checksAreFew(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	a := l.Admission()
 	if n := len(l.Queue.ChecksFor(&a)); n > most {
-		return misconfigured("ChecksAreFew", "ClusterQueue %s asks for %d AdmissionChecks on these flavors, at most %d are possible: remove some from spec.admissionChecksStrategy",
+		return decision.Misconfigured("ChecksAreFew", "ClusterQueue %s asks for %d AdmissionChecks on these flavors, at most %d are possible: remove some from spec.admissionChecksStrategy",
 			l.Queue.Name, n, most)
 	}
 	return nil
@@ -259,7 +265,7 @@ func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
 	if l.JobSet == nil || !l.JobSet.IsLeaving() {
 		return nil
 	}
-	return newRefusal("JobSetStays", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+	return decision.NewRefusal("JobSetStays", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
 		"waits until the pods of its own %s, which is being evicted, have terminated", l.JobSet.Owner.Kind)
 }
 
@@ -270,7 +276,7 @@ func podsAreReady(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	l.Effect = BlocksOthers
 	l.wait(model.AllReady, 0)
-	return newRefusal("PodsAreReady", kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
+	return decision.NewRefusal("PodsAreReady", kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
 		"waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)").
 		InKueue("waiting for all admitted workloads to be in PodsReady condition")
 }
@@ -286,7 +292,7 @@ func isNotBehind(ck *Checker, l *Candidate) *decision.Refusal {
 		return nil
 	}
 	l.Effect = WaitsBehind
-	return newRefusal(decision.StrictFIFO, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(decision.StrictFIFO, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", ck.NameFor(l.Stage, blocker.Member), l.Queue.Name)
 }
 

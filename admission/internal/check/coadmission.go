@@ -10,13 +10,13 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/packing"
+	"github.com/tranche-dev/tranche/admission/internal/quorum"
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
 )
 
 // A GroupCandidate is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
-// quota that is reserved for preemptors, whatever its queue position, and preempt no stage.
+// quota that is reserved for preemptors, whatever its queue position, and preempt no stage. Of what is reserved for due stages they use what they do not delay.
 type GroupCandidate struct {
 	CoAdmissionGroup *model.CoAdmissionGroup
 	Candidates       []*Candidate
@@ -44,16 +44,58 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if ck.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
+	ignoringDue(ck, g, func() { checkMembers(ck, g) })
+	for i, l := range g.Candidates {
+		if g.Refusals[i] != nil {
+			AddReservation(ck, l, g.Refusals[i])
+		}
+	}
+	return g
+}
+
+// ignoringDue calls f as if the reservations of due stages were released.
+func ignoringDue(ck *Checker, g *GroupCandidate, f func()) {
+	var reservers []*model.Stage
+	for _, l := range g.Candidates {
+		for _, s := range l.yielding {
+			if !slices.Contains(reservers, s) {
+				reservers = append(reservers, s)
+			}
+		}
+	}
+	ck.m.Tree.WhatIf(func() bool {
+		for _, s := range reservers {
+			s.PreemptQueue.Node.Unreserve(s.PreemptReserved)
+		}
+		f()
+		return true
+	})
+}
+
+// checkMembers checks each member, and then all together.
+func checkMembers(ck *Checker, g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		g.Refusals[i] = ck.FirstRefusal(l)
 	}
-	if g.isRefused() {
+	switch {
+	case g.isRefused():
 		ck.refuseWithOthers(g)
-		return g
+		return
+	case !ck.pack(g):
+		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
+			return decision.NewRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+				"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
+				l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1))
+		})
+		return
 	}
-	if !ck.pack(g) {
-		ck.refuseTogether(g)
-		return g
+	if due := delayedTogether(ck, g); due != nil {
+		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
+			l.delays = true
+			l.wait(model.AnyDue, 0)
+			return delaying(ck, l, due)
+		})
+		return
 	}
 	for i, l := range g.Candidates {
 		g.Refusals[i] = checksAreFew(ck, l)
@@ -61,86 +103,53 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if g.isRefused() {
 		ck.refuseWithOthers(g)
 	}
-	return g
+}
+
+// delayedTogether returns the first due stage that one of the members delays when all others have been admitted as well, or nil.
+func delayedTogether(ck *Checker, g *GroupCandidate) *model.Due {
+	var due *model.Due
+	for _, l := range g.Candidates {
+		ck.m.Tree.WhatIf(func() bool {
+			for _, other := range g.Candidates {
+				if other != l {
+					other.Queue.Node.Charge(other.Usage)
+				}
+			}
+			due = Delayed(ck, l)
+			return true
+		})
+		if due != nil {
+			return due
+		}
+	}
+	return nil
 }
 
 func (g *GroupCandidate) isRefused() bool {
 	return slices.ContainsFunc(g.Refusals, func(r *decision.Refusal) bool { return r != nil })
 }
 
-// The checks of co-admission groups.
-const (
-	gangsAreThere     = "GangsAreThere"
-	gangsAgree        = "GangsAgree"
-	gangsPassTogether = "GangsPassTogether"
-)
+// gangsPassTogether is the check that refuses members which pass alone.
+const gangsPassTogether = "GangsPassTogether"
 
 // refuseAsCoAdmissionGroup refuses all members for problems of the group that do not depend on quota.
 func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 	b := g.CoAdmissionGroup
-	isOfAPlan := b.Members.Has(func(s *model.Stage) bool { return s.OwnerUID != "" })
 	for i, l := range g.Candidates {
-		switch missing := missingMember(b, l.Stage); {
-		case isOfAPlan:
-			g.Refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together belongs to a stage plan, which is not supported: remove label %s from its quota Workload",
-				apis.AdmitTogetherLabel)
-		case b.Sizes[0] > 0 || len(b.Sizes) != 1 || b.Sizes[len(b.Members)] == 0 && len(b.Members) > l.Stage.Membership.Size:
-			g.Refusals[i] = disagreement(b, l.Stage)
-		case b.Sizes[len(b.Members)] == 0:
-			g.Refusals[i] = newRefusal(gangsAreThere, kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-				"waits until all %d gangs that are admitted together request quota", l.Stage.Membership.Size)
-		case missing != nil:
-			g.Refusals[i] = missing
-		}
+		g.Refusals[i] = quorum.Lacks(b, l.Stage)
 	}
 	g.IsPart = b.IsWhole() && b.Counts[model.IsHolding] > 0 && b.Counts[model.IsAssumed]+b.Counts[model.IsGoing] == 0
 	return g.isRefused()
 }
 
-// disagreement returns the refusal for members that report different sizes, or a wrong one.
-func disagreement(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
-	if b.Sizes[0] > 0 {
-		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, but at least one of these declares another number", model.MaxTogether)
-	}
-	if len(b.Sizes) == 1 {
-		return misconfigured(gangsAgree, "belongs to a group of %d gangs that are admitted together, but the group has more", s.Membership.Size)
-	}
-	return misconfigured(gangsAgree, "declares that %d gangs are admitted together, but at least one of them declares another number", s.Membership.Size)
-}
-
-// missingMember returns a refusal because of a member that is not pending, or nil.
-func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
-	if b.Counts[model.IsGoing] > 0 {
-		return newRefusal(gangsAreThere, kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-			"waits until the pods of evicted gangs that are admitted together with it have terminated")
-	}
-	closed := b.Sorted(model.IsClosed)
-	if len(closed) == 0 {
-		return nil
-	}
-	why := ""
-	if other := closed[0]; other.Key.Namespace == s.Key.Namespace && other.Closed != "" {
-		why = ": " + other.Closed
-	}
-	return newRefusal(gangsAreThere, kueue.WorkloadAdmissionGated,
-		"waits until %s, which is admitted together with it, requests quota%s", nameOf(s, closed[0]), why)
-}
-
-// nameOf returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
-func nameOf(s *model.Stage, other *model.Stage) string {
-	if other.Key.Namespace == s.Key.Namespace {
-		return "gang " + other.Key.Name
-	}
-	return "a gang of another namespace"
-}
-
 // refuseWithOthers refuses the members that pass because of the first that does not. If all obstacles are missing quota, all members block their
 // queues. Otherwise none does: no queue waits for a member in another queue whose obstacle is not quota, or that is behind other stages.
 func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
-	first, holdsUp := -1, true
+	first, holdsUp, awaitsQuota := -1, true, true
 	for i, l := range g.Candidates {
 		if g.Refusals[i] != nil {
 			holdsUp = holdsUp && l.Effect == BlocksOthers
+			awaitsQuota = awaitsQuota && l.awaitsQuota
 			if first < 0 {
 				first = i
 			}
@@ -154,7 +163,7 @@ func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
 	for i, l := range g.Candidates {
 		switch {
 		case holdsUp:
-			l.Effect = BlocksOthers
+			l.Effect, l.awaitsQuota = BlocksOthers, awaitsQuota
 		case l.Effect == BlocksOthers:
 			l.Effect = WaitsForChange
 		}
@@ -166,7 +175,7 @@ func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
 
 // because refuses a stage that passes because of another member that does not.
 func because(s *model.Stage, other *Candidate, refusal *decision.Refusal) *decision.Refusal {
-	message := fmt.Sprintf("waits for %s, which is admitted together with it", nameOf(s, other.Stage))
+	message := fmt.Sprintf("waits for %s, which is admitted together with it", quorum.NameOf(s, other.Stage))
 	switch {
 	case other.Stage.Key.Namespace != s.Key.Namespace:
 	case refusal.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota:
@@ -177,22 +186,20 @@ func because(s *model.Stage, other *Candidate, refusal *decision.Refusal) *decis
 	return &decision.Refusal{Check: gangsPassTogether, Reason: refusal.Reason, Message: message}
 }
 
-// refuseTogether refuses all members, if each would fit alone but not all together. Any release of quota that one of them could use wakes them.
-func (ck *Checker) refuseTogether(g *GroupCandidate) {
+// refuseTogether refuses all members, if each would pass alone but not all together. Any release of quota that one of them could use wakes them.
+func (ck *Checker) refuseTogether(g *GroupCandidate, refuse func(*Candidate) *decision.Refusal) {
 	if !ck.fitsAtBest(g) {
 		ck.refuseForGood(g)
 		return
 	}
 	for i, l := range g.Candidates {
-		l.Effect = BlocksOthers
+		l.Effect, l.awaitsQuota = BlocksOthers, true
 		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 			for _, c := range choice.Usage(l.Items) {
 				l.wait(c.ID, anyNews)
 			}
 		}
-		g.Refusals[i] = newRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-			"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
-			l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1))
+		g.Refusals[i] = refuse(l)
 	}
 }
 
@@ -206,8 +213,8 @@ func otherGangs(n int) string {
 // refuseForGood refuses members that would not fit together even if nothing were charged.
 func (ck *Checker) refuseForGood(g *GroupCandidate) {
 	for i, l := range g.Candidates {
-		l.Effect, l.Waits = WaitsForChange, nil
-		g.Refusals[i] = newRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		l.Effect, l.Waits, l.awaitsQuota, l.delays = WaitsForChange, nil, false, false
+		g.Refusals[i] = decision.NewRefusal(WithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 			"can never fit: the %d gangs that are admitted together need more quota at the same time than ClusterQueue %s or the ClusterQueue of another one has",
 			len(g.CoAdmissionGroup.Members), l.Queue.Name)
 	}

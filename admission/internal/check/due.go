@@ -18,31 +18,39 @@ import (
 // A stage that has waited for quota for as long as its ClusterQueue says is due: quota is reserved for the first of them, and the others overtake it only if
 // they do not delay it (package backfill).
 
-// AwaitsDue reports whether a candidate that was refused gets a reservation when it is due, and when that is. A member of a co-admission group gets none: it
-// needs quota of all ClusterQueues of the group at once.
+// AwaitsDue reports whether a candidate that was refused gets a reservation when it is due, and when that is.
 func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
 	return l.DueAt, l.reserves && (l.awaitsQuota || l.Preempts())
 }
 
-// setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota.
+// setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota. Of a co-admission group all members have to be due, so that IsDue means
+// that one may be.
 func setDue(ck *Checker, l *Candidate) {
-	setting, other := ck.m.Config.ReservationOf(&l.Queue.Spec), l.Queue.DueStage()
-	l.reserves = setting.IsEnabled && l.Queue.Strategy == queue.BestEffort && l.Stage.Membership == nil
+	setting, other := ck.m.Config.ReservationOf(&l.Queue.Spec), l.Queue.Due
+	l.reserves = setting.IsEnabled && l.Queue.Strategy == queue.BestEffort
 	l.DueAt = l.Stage.Element.Since.Add(setting.After)
-	l.IsDue = l.reserves && !l.DueAt.After(ck.m.Now) && (other == nil || other == l.Stage || l.Stage.Element.HasPrecedence(other.Element))
+	if l.Stage.CoAdmissionGroup() != nil {
+		l.reserves = l.reserves && !l.Queue.IsUsageBased && l.Queue.Decides()
+	}
+	l.IsDue = l.reserves && !l.DueAt.After(ck.m.Now) && (other == nil || other.Stage == l.Stage || backfill.HasPrecedence(l.Stage, other))
 }
 
 // DueNeed returns what has to be available for a stage that is due: its usage, or the peak of its hold segment. It is that of the first choice of flavors
 // with which it stays within the nominal quota of its ClusterQueue. It depends on no quota that is in use, so that the reservation is the same after a
 // restart.
 func DueNeed(ck *Checker, l *Candidate) quota.Usage {
+	return firstWithinNominal(l.Queue, l.Items, func(choice flavor.Choice) []quota.Usage { return peaksOf(ck, l, choice) })
+}
+
+// firstWithinNominal returns the first need that stays within the nominal quota of a ClusterQueue, or the first of all.
+func firstWithinNominal(q *model.ClusterQueue, items []flavor.Item, needs func(flavor.Choice) []quota.Usage) quota.Usage {
 	var first quota.Usage
-	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
-		for _, need := range peaksOf(ck, l, choice) {
+	for choice := range flavor.Choices(items, flavor.MaxChoices) {
+		for _, need := range needs(choice) {
 			if first == nil {
 				first = need
 			}
-			if !slices.ContainsFunc(need, func(c quota.Charge) bool { return c.Amount > l.Queue.Node.Quota(c.ID).Nominal }) {
+			if !slices.ContainsFunc(need, func(c quota.Charge) bool { return c.Amount > q.Node.Quota(c.ID).Nominal }) {
 				return need
 			}
 		}
@@ -54,7 +62,7 @@ func DueNeed(ck *Checker, l *Candidate) quota.Usage {
 // choice.
 func peaksOf(ck *Checker, l *Candidate, choice flavor.Choice) []quota.Usage {
 	usage := choice.Usage(l.Items)
-	if !l.hasPlan() || l.Stage.IsGrowth {
+	if !l.HasPlan() || l.Stage.IsGrowth {
 		return []quota.Usage{usage}
 	}
 	before := ck.m.Progress(l.JobSet, l.Queue)
@@ -76,7 +84,7 @@ func Delayed(ck *Checker, l *Candidate) *model.Due {
 		return nil
 	}
 	e := backfill.Entrant{Stage: l.Stage, Queue: l.Queue, Peaks: peaksOf(ck, l, l.Choice), Victims: l.Victims, Yielding: l.yielding}
-	holdsOn := l.hasPlan() && !l.Stage.IsGrowth && len(l.Admitted(ck.m.Progress(l.JobSet, l.Queue), l.Choice).Ahead()) > 0
+	holdsOn := l.HasPlan() && !l.Stage.IsGrowth && len(l.Admitted(ck.m.Progress(l.JobSet, l.Queue), l.Choice).Ahead()) > 0
 	if l.Stage.TimeLimit > 0 && !holdsOn && !l.Preempts() && len(l.Queue.Checks) == 0 {
 		e.End = ck.m.Now.Add(l.Stage.TimeLimit)
 	}
@@ -98,33 +106,67 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 		}
 		l.choose(first)
 	}
+	waitForDue(ck, l, due)
+	return delaying(ck, l, due)
+}
+
+// waitForDue makes a stage that would delay a due stage wait until another one is due, or quota is released that it could use.
+func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
 	l.wait(model.AnyDue, 0)
+	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		if onlyBeside && waitsBeside(ck, l, choice) {
+			continue
+		}
 		for _, c := range choice.Usage(l.Items) {
 			l.WaitFor(c.ID, c.Amount)
 		}
 	}
-	return newRefusal(DelaysNone, kueue.WorkloadQuotaReservedReasonWaitingForQuota, "fits in ClusterQueue %s, but would delay %s, %s",
+}
+
+// waitsBeside makes a stage without a time limit wait until its ClusterQueue has enough of a flavor and resource left beside the due stage. It is false if
+// there is enough of all. It must be called as if the reservation of the due stage were released.
+func waitsBeside(ck *Checker, l *Candidate, choice flavor.Choice) bool {
+	for _, peak := range peaksOf(ck, l, choice) {
+		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
+			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID, 0)
+		})
+		if i < 0 {
+			return false
+		}
+		l.wait(model.BesideDue(peak[i].ID), int64(peak[i].Amount))
+	}
+	return true
+}
+
+// delaying refuses a stage that would delay a due stage.
+func delaying(ck *Checker, l *Candidate, due *model.Due) *decision.Refusal {
+	return decision.NewRefusal(DelaysNone, kueue.WorkloadQuotaReservedReasonWaitingForQuota, "fits in ClusterQueue %s, but would delay %s, %s",
 		l.Queue.Name, ck.NameFor(l.Stage, due.Stage), expectation(ck, due))
 }
 
 // expectation describes a due stage for others.
 func expectation(ck *Checker, due *model.Due) string {
-	if start, ok := backfill.Start(ck.m, due.Stage.QueuedIn); ok && start.After(ck.m.Now) {
+	if start, ok := backfill.Expected(ck.m, due.Stage.QueuedIn); ok {
 		return "which starts by " + start.UTC().Format(time.RFC3339)
 	}
 	return "which has been due since " + due.At.UTC().Format(time.RFC3339)
 }
 
-// AddReservation adds to the refusal of a due stage what is reserved for it. It contains no time that changes while the stage only waits.
+// AddReservation adds to the refusal of a due stage, or of a member of a due co-admission group, what is reserved for it. It contains no time that changes
+// while the stage only waits.
 func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
 	due := l.Queue.Due
-	if due == nil || due.Stage != l.Stage || !l.awaitsQuota {
+	if due == nil || !backfill.IsFor(due, l.Stage) || !l.awaitsQuota {
 		return
 	}
-	r.Message += fmt.Sprintf("; due since %s: quota that is released is kept for it, up to %s", due.At.UTC().Format(time.RFC3339), ck.List(due.Need))
-	if start, ok := backfill.Start(ck.m, l.Queue); ok && start.After(ck.m.Now) && r.Check != DelaysNone {
+	beneficiary := "it"
+	if l.Stage.CoAdmissionGroup() != nil {
+		beneficiary = "the gangs that are admitted together, in ClusterQueue " + l.Queue.Name
+	}
+	r.Message += fmt.Sprintf("; due since %s: quota that is released is kept for %s, up to %s", due.At.UTC().Format(time.RFC3339), beneficiary, ck.List(due.Need))
+	if start, ok := backfill.Expected(ck.m, l.Queue); ok && r.Check != DelaysNone {
 		r.Message += "; it starts by " + start.UTC().Format(time.RFC3339)
 	}
 }

@@ -46,7 +46,7 @@ func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
 // needs returns what has to be free for a stage, as alternatives: its usage or, under policy Reserve, the peak of its JobSet, if that holds nothing
 // yet. It depends on no quota that is in use, so that the reservation is the same after a restart.
 func (ck *Checker) needs(l *Candidate) []quota.Usage {
-	if !l.hasPlan() || l.policy != settings.Reserve || l.JobSet.ClaimQueue != nil {
+	if !l.HasPlan() || l.Policy != settings.Reserve || l.JobSet.ClaimQueue != nil {
 		return Choices(l.Items)
 	}
 	before := ck.m.Progress(l.JobSet, l.Queue)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/model"
 )
 
 // fitsInPart searches for the largest number of pods that fit now, where pod sets may have fewer than they ask for (KEP-420). If there are
@@ -72,7 +73,7 @@ func (ck *Checker) mayFitInPart(l *Candidate) bool {
 	}
 	supply := ck.m.Supply(l.Queue)
 	items, infeasibility := supply.Items(without(l.PodSets, most, most))
-	if infeasibility != nil || !l.Queue.IsWithinMost(items) {
+	if infeasibility != nil || !isWithinMost(l.Queue, items) {
 		return false
 	}
 	l.Items = items
@@ -86,4 +87,9 @@ func (ck *Checker) waitForPart(l *Candidate) {
 		ck.shortages(l)
 	}
 	l.Items = whole
+}
+
+// isWithinMost reports whether some combination of flavors is within the capacity of a ClusterQueue.
+func isWithinMost(q *model.ClusterQueue, items []flavor.Item) bool {
+	return slices.ContainsFunc(Choices(items), q.WithinCapacity)
 }

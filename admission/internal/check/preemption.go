@@ -83,7 +83,7 @@ func (ck *Checker) request(l *Candidate, usage quota.Usage) preempt.Request {
 	if l.Queue.Holders.Level != nil {
 		r.Precedes = func(h *preempt.Holder) bool { return level.Precedes(ck.m, l.Stage.LocalQueue, h) }
 	}
-	if l.hasPlan() && !l.Stage.IsGrowth {
+	if l.HasPlan() && !l.Stage.IsGrowth {
 		r.Peaks = func() []quota.Usage { return ck.peaksWith(l, usage) }
 	}
 	return r

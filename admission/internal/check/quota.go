@@ -128,7 +128,7 @@ func (ck *Checker) shortages(l *Candidate) []string {
 	const most = 4
 	var short []string
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
-		lacks := ck.lacks(l, choice.Usage(l.Items))
+		lacks := ck.Lacks(l, choice.Usage(l.Items))
 		if text := strings.Join(lacks, " and "); !slices.Contains(short, text) {
 			short = append(short, text)
 		}
@@ -139,8 +139,8 @@ func (ck *Checker) shortages(l *Candidate) []string {
 	return short
 }
 
-// lacks returns the missing quota of a usage, and notes the amounts to wait for.
-func (ck *Checker) lacks(l *Candidate, usage quota.Usage) []string {
+// Lacks returns the missing quota of a usage, and notes the amounts to wait for.
+func (ck *Checker) Lacks(l *Candidate, usage quota.Usage) []string {
 	if l.Queue.Node.Fits(usage) {
 		return nil
 	}
@@ -180,12 +180,16 @@ const anyNews = math.MinInt64
 // WaitFor notes an amount that must be available before the stage is worth another check.
 func (l *Candidate) WaitFor(id quota.ID, amount quota.Amount) {
 	need := int64(amount)
-	if len(l.JobSet.PeakReservedIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayReserveNominal() || l.IsDue {
-		// The peak reservation of the JobSet, or the reservation of the stage, itself does not show in the amount that is available to all; a
-		// part of the stage may need less; and the holders of the rest may be preempted.
+	if l.awaitsAnyNews() {
 		need = anyNews
 	}
 	l.wait(id, need)
+}
+
+// awaitsAnyNews reports whether the available amount does not show what a stage could use: the peak reservation of its JobSet, or the reservation of the stage,
+// is not in it; a part of the stage may need less; and the holders of the rest may be preempted.
+func (l *Candidate) awaitsAnyNews() bool {
+	return len(l.JobSet.PeakReservedIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayReserveNominal() || l.IsDue
 }
 
 // wait notes the amount of a topic that makes another check worthwhile. The least amount counts.

@@ -23,19 +23,6 @@ const (
 	DelaysNone       = "DelaysNone"
 )
 
-// newRefusal returns the refusal of a check for one of Kueue's reasons.
-func newRefusal(check, reason, format string, args ...any) *decision.Refusal {
-	return &decision.Refusal{Check: check, Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
-
-func misconfigured(check, format string, args ...any) *decision.Refusal {
-	return newRefusal(check, kueue.WorkloadQuotaReservedReasonMisconfigured, format, args...)
-}
-
-func suspended(check, format string, args ...any) *decision.Refusal {
-	return newRefusal(check, kueue.WorkloadQuotaReservedReasonSuspended, format, args...)
-}
-
 // LackOf describes what a JobSet may need at once and cannot get.
 func LackOf(ck *Checker, j *model.JobSet) string {
 	if len(j.Claim.Peaks) > 0 {
@@ -83,6 +70,6 @@ func Choices(items []flavor.Item) []quota.Usage {
 
 // RoomIsMade refuses a stage that waits for its victims to leave.
 func RoomIsMade(l *Candidate) *decision.Refusal {
-	return newRefusal("RoomIsMade", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+	return decision.NewRefusal("RoomIsMade", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
 		"waits in ClusterQueue %s until the pods of the stages that it preempts have terminated", l.Queue.Name)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/safety"
 )
 
-// peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
+// PeakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
 // must hold quota then.
-func peakFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
-	if !l.hasPlan() || l.policy == settings.Greedy || l.JobSet.ClaimQueue != nil {
+func PeakFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
+	if !l.HasPlan() || l.Policy == settings.Greedy || l.JobSet.ClaimQueue != nil {
 		return nil
 	}
 	finished := l.JobSet.Finished()
@@ -51,9 +51,9 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	if len(peaks) > 0 {
 		message = strings.Join(ck.AboveMost(l.Queue, peaks[0]), " and ")
 	}
-	return newRefusal(PeakWithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+	return decision.NewRefusal(PeakWithinLimits, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		"the %s could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
-		l.JobSet.Owner.Kind, l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled())
+		l.JobSet.Owner.Kind, l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.Overruled())
 }
 
 // stateStaysSafe selects the first choice that fits and that the stage-admission policy accepts.
@@ -89,7 +89,7 @@ func (ck *Checker) WaitForOtherChoices(l *Candidate) {
 
 // Unsafe returns why the policy rejects a choice, or nil.
 func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal {
-	if !l.hasPlan() || l.policy == settings.Greedy {
+	if !l.HasPlan() || l.Policy == settings.Greedy {
 		return nil
 	}
 	before := ck.m.Progress(l.JobSet, l.Queue)
@@ -98,7 +98,7 @@ func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal 
 		// The JobSet has nothing left to ask for: it will release its quota, and no other JobSet is worse off.
 		return nil
 	}
-	if l.policy == settings.Reserve {
+	if l.Policy == settings.Reserve {
 		if refusal := ck.unreserved(l, before, after); refusal != nil {
 			l.wait(model.AnyClaim, 0)
 			return refusal
@@ -170,7 +170,7 @@ func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.U
 	if others := ck.Others(l.JobSet.Owner, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
-	return newRefusal(StageUnsafe, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(StageUnsafe, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"fits in ClusterQueue %s, but admitting it could deadlock this %s%s on quota for later stages: %s%s",
-		l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.overruled())
+		l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.Overruled())
 }

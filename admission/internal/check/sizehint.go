@@ -33,11 +33,11 @@ func (ck *Checker) largestWhole(l *Candidate) string {
 
 // isJudgedWhole reports whether the whole JobSet has to fit.
 func (l *Candidate) isJudgedWhole() bool {
-	return l.hasPlan() && l.policy != settings.Greedy && !l.JobSet.Continues()
+	return l.HasPlan() && l.Policy != settings.Greedy && !l.JobSet.Continues()
 }
 
 func (ck *Checker) findLargest(l *Candidate) string {
-	z := &sizehint.Search{IsWithinCapacity: l.Queue.WithinCapacity, PodSets: l.PodSets, Suits: l.Queue.IsWithinMost}
+	z := &sizehint.Search{IsWithinCapacity: l.Queue.WithinCapacity, PodSets: l.PodSets, Suits: func(items []flavor.Item) bool { return isWithinMost(l.Queue, items) }}
 	if l.isJudgedWhole() {
 		z.PodSets, z.Suits = ck.wholePlan(l)
 	}

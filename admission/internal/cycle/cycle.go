@@ -46,7 +46,6 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 	}
 	cy.m.Cycles++
 	clear(cy.surplus)
-	cy.findDue(g)
 	cy.reserveForHeads(g)
 	for {
 		cy.nominateAll(g, n)
@@ -167,6 +166,7 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 		dirty := cy.m.Schedule.Dirty
 		cy.m.Schedule.Dirty = nil
 		slices.SortFunc(dirty, model.CompareGroups)
+		cy.findDue(dirty)
 		for _, g := range dirty {
 			cy.runCycle(g)
 			g.IsDirty = false

@@ -41,13 +41,13 @@ func (cy *Cycle) admit(l *check.Candidate) {
 func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
 	if l.GroupCandidate != nil {
 		cy.parkTogether(l)
-	} else {
-		cy.park(l, refusal)
+		return
 	}
+	cy.noteDue(l, refusal)
+	cy.park(l, refusal)
 }
 
 func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
-	cy.noteDue(l, refusal)
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}

@@ -13,55 +13,109 @@ import (
 // noteDue makes a refused stage the due stage of its ClusterQueue if it has waited for quota for long enough, and comes before the present one. Otherwise the
 // ClusterQueue is woken when the stage will have. A stage that does not wait for quota is not due.
 func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) {
-	present := l.Queue.DueStage()
+	present := l.Queue.Due
 	at, waits := l.AwaitsDue()
 	switch {
-	case !waits && present == l.Stage:
-		cy.m.Schedule.EndDue(l.Queue)
+	case !waits && present != nil && present.Stage == l.Stage:
+		cy.m.EndDue(l.Queue)
 		cy.m.Enqueue(l.Stage)
-	case !waits || present != nil && present != l.Stage && !l.Stage.Element.HasPrecedence(present.Element):
+	case !waits || !mayTakeOver(l, present):
 	case at.After(cy.m.Now):
 		l.Queue.WakeAt(cy.m, at)
-	case backfill.Set(cy.m, l.Queue, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
+	case backfill.Set(cy.m, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
 		check.AddReservation(cy.check, l, refusal)
 	}
 }
 
-// findDue determines the due stages of the ClusterQueues of a cohort tree before its first cycle. A cycle finds them only as it refuses them, and until then
-// JobSets that have begun would come first. Before a restart the stage may have been due already.
-func (cy *Cycle) findDue(g *model.CohortTree) {
-	if !g.IsNew {
-		return
-	}
-	g.IsNew = false
-	for _, q := range slices.SortedFunc(slices.Values(g.Queues), compareQueues) {
-		if q.Due == nil && cy.m.Config.ReservationOf(&q.Spec).IsEnabled {
-			findDueIn(cy, q)
+// mayTakeOver reports whether a stage may be due in its ClusterQueue instead of the present due stage, if there is one: it comes before that, or is that.
+func mayTakeOver(l *check.Candidate, present *model.Due) bool {
+	return present == nil || backfill.IsFor(present, l.Stage) || backfill.HasPrecedence(l.Stage, present)
+}
+
+// noteGroupDue does the same for a refused co-admission group. It is due in all of its ClusterQueues or in none: so a reservation in one of them never waits for
+// another stage that is due in another one.
+func noteGroupDue(cy *Cycle, g *check.GroupCandidate) {
+	at, waits := g.AwaitsDue()
+	switch {
+	case !waits:
+		for _, l := range g.Candidates {
+			if l.Queue.DueStage() == l.Stage {
+				cy.m.EndDue(l.Queue)
+			}
+		}
+	case slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return !mayTakeOver(l, l.Queue.Due) }):
+	case at.After(cy.m.Now):
+		g.Candidates[0].Queue.WakeAt(cy.m, at)
+	case backfill.Set(cy.m, check.Dues(cy.check, g)...):
+		for i, l := range g.Candidates {
+			check.AddReservation(cy.check, l, g.Refusals[i])
 		}
 	}
 }
 
-func findDueIn(cy *Cycle, q *model.ClusterQueue) {
+// findDue determines the due stages of some cohort trees before their first cycles. A cycle finds them only as it refuses them, and until then JobSets that
+// have begun would come first. Before a restart the stages may have been due already.
+func (cy *Cycle) findDue(trees []*model.CohortTree) {
+	var byPlace []*check.Candidate
+	for _, g := range trees {
+		if !g.IsNew {
+			continue
+		}
+		g.IsNew = false
+		cy.m.Cycles++
+		for _, q := range slices.SortedFunc(slices.Values(g.Queues), compareQueues) {
+			switch {
+			case q.Due != nil || !cy.m.Config.ReservationOf(&q.Spec).IsEnabled:
+			case q.IsUsageBased:
+				setFirstDue(cy, dueIn(cy, q), func(a, b *model.Stage) bool { return a.Element.HasPrecedence(b.Element) })
+			default:
+				byPlace = append(byPlace, dueIn(cy, q)...)
+			}
+		}
+	}
+	setFirstDue(cy, byPlace, func(a, b *model.Stage) bool { return backfill.Place(a).Compare(backfill.Place(b)) < 0 })
+}
+
+// dueIn returns the candidates of a ClusterQueue that have waited for long enough.
+func dueIn(cy *Cycle, q *model.ClusterQueue) []*check.Candidate {
 	var due []*check.Candidate
 	for s := range q.PendingQueue.Ordered(nil) {
 		if l := cy.check.Candidate(s); l.IsDue {
 			due = append(due, l)
 		}
 	}
-	slices.SortFunc(due, func(a, b *check.Candidate) int {
+	return due
+}
+
+// setFirstDue makes the first of some candidates due in each of their ClusterQueues.
+func setFirstDue(cy *Cycle, all []*check.Candidate, precedes func(a, b *model.Stage) bool) {
+	slices.SortFunc(all, func(a, b *check.Candidate) int {
 		switch {
-		case a.Stage.Element.HasPrecedence(b.Stage.Element):
+		case precedes(a.Stage, b.Stage):
 			return -1
-		case b.Stage.Element.HasPrecedence(a.Stage.Element):
+		case precedes(b.Stage, a.Stage):
 			return 1
 		}
 		return cmp.Compare(a.Stage.UID, b.Stage.UID)
 	})
-	for _, l := range due {
-		refusal := cy.check.Check(l)
-		if _, waits := l.AwaitsDue(); refusal == nil || waits {
-			backfill.Set(cy.m, q, model.Due{Stage: l.Stage, At: l.DueAt, Need: check.DueNeed(cy.check, l)})
-			return
+	for _, l := range all {
+		if l.Queue.Due != nil {
+			continue
 		}
+		refusal := cy.check.Check(l)
+		if l.GroupCandidate != nil {
+			setGroupDue(cy, l.GroupCandidate, refusal)
+		} else if _, waits := l.AwaitsDue(); refusal == nil || waits {
+			backfill.Set(cy.m, model.Due{Stage: l.Stage, At: l.DueAt, Need: check.DueNeed(cy.check, l)})
+		}
+	}
+}
+
+// setGroupDue makes a co-admission group due if it is, and none of its ClusterQueues has a due stage.
+func setGroupDue(cy *Cycle, g *check.GroupCandidate, refusal *decision.Refusal) {
+	_, waits := g.AwaitsDue()
+	at, reserves := g.DueAt()
+	if (waits || refusal == nil && reserves) && !at.After(cy.m.Now) && !slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return l.Queue.Due != nil }) {
+		backfill.Set(cy.m, check.Dues(cy.check, g)...)
 	}
 }

@@ -29,3 +29,13 @@ func (r Refusal) News() string {
 	}
 	return r.Message
 }
+
+// NewRefusal returns the refusal of a check for one of Kueue's reasons.
+func NewRefusal(check, reason, format string, args ...any) *Refusal {
+	return &Refusal{Check: check, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Misconfigured returns the refusal of a check for what a user or an administrator has to change.
+func Misconfigured(check, format string, args ...any) *Refusal {
+	return NewRefusal(check, kueue.WorkloadQuotaReservedReasonMisconfigured, format, args...)
+}

@@ -25,5 +25,13 @@ func Precedes(m *model.Model, q *model.LocalQueue, h *preempt.Holder) bool {
 		m.Decay.Withdraw(other.Account, entered)
 		defer m.Decay.Enter(other.Account, entered)
 	}
-	return m.LevelOf(model.EquivalenceKey{LocalQueue: q}) <= m.LevelOf(model.EquivalenceKey{LocalQueue: other})
+	return Of(m, model.EquivalenceKey{LocalQueue: q}) <= Of(m, model.EquivalenceKey{LocalQueue: other})
+}
+
+// Of returns the level by which stages of a ClusterQueue are ordered before their positions.
+func Of(m *model.Model, c model.EquivalenceKey) float64 {
+	if c.LocalQueue.Account == nil {
+		return 0
+	}
+	return m.Decay.Level(c.LocalQueue.Account, c.LocalQueue.Weight, m.Now)
 }

@@ -113,16 +113,6 @@ func Cycle(m *Model, q *ClusterQueue) string {
 	return m.Cohort(q.Cohort).cycle
 }
 
-// IsWithinMost reports whether some combination of flavors is within the capacity of the ClusterQueue.
-func (q *ClusterQueue) IsWithinMost(items []flavor.Item) bool {
-	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		if q.WithinCapacity(choice.Usage(items)) {
-			return true
-		}
-	}
-	return false
-}
-
 // WithinCapacity reports whether a usage is within the capacity of the ClusterQueue.
 func (q *ClusterQueue) WithinCapacity(usage quota.Usage) bool {
 	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.Node.Capacity(c.ID) })
@@ -201,21 +191,4 @@ func (q *ClusterQueue) MayReserveNominal() bool {
 // Supply returns the flavors and quotas of a ClusterQueue.
 func (m *Model) Supply(q *ClusterQueue) flavor.Supply {
 	return flavor.Supply{Groups: q.FlavorGroups, Index: m.Tree.Index, Most: func(id quota.ID) quota.Amount { return q.Node.Capacity(id) }}
-}
-
-// Reserved returns the reserved amounts of a ClusterQueue, or the part of them for one of its LocalQueues: what stages hold, and the peak
-// reservations of policy Reserve.
-func (q *ClusterQueue) Reserved(of *LocalQueue) *quota.Sum {
-	sum := q.QueueTotals.Reserved.Usage()
-	if of != nil {
-		sum = of.QueueTotals.Reserved.Usage()
-	}
-	var total quota.Sum
-	total.Add(sum)
-	for j := range q.PeakReservers {
-		if of == nil || j.localQueue() == of {
-			total.Add(j.PeakReserved)
-		}
-	}
-	return &total
 }

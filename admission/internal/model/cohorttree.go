@@ -73,7 +73,7 @@ func (m *Model) RebuildTrees() {
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
 		if !q.Decides() {
-			m.Schedule.EndDue(q)
+			m.EndDue(q)
 		}
 		for s := range q.Preemptors {
 			if !q.Decides() {

@@ -250,13 +250,13 @@ func (m *Model) ReleasePeak(j *JobSet) {
 // noteReservation makes Changed return the queues whose reservation includes the peak.
 func (m *Model) noteReservation(j *JobSet) {
 	m.Changes.NoteChange(j.ClaimQueue)
-	if lq := j.localQueue(); lq != nil {
+	if lq := j.LocalQueue(); lq != nil {
 		m.Changes.NoteLocalChange(lq)
 	}
 }
 
 // LocalQueue returns that of the stages of the JobSet, or nil if none is known. All stages have the same one, except while it is being changed.
-func (j *JobSet) localQueue() *LocalQueue {
+func (j *JobSet) LocalQueue() *LocalQueue {
 	var first *Stage
 	for _, s := range j.Members {
 		if first == nil || CompareStages(s, first) < 0 {

@@ -42,11 +42,3 @@ func (m *Model) LocalQueue(key types.NamespacedName) *LocalQueue {
 
 // Has reports whether the stages of an equivalence class belong to the queue.
 func (q *LocalQueue) Has(c EquivalenceKey) bool { return c.LocalQueue == q }
-
-// FairSharing returns the part of the status of a LocalQueue for its account.
-func (q *LocalQueue) FairSharing() *kueue.LocalQueueFairSharingStatus {
-	if q.Sampled == nil {
-		return nil
-	}
-	return &kueue.LocalQueueFairSharingStatus{AdmissionFairSharingStatus: q.Sampled}
-}

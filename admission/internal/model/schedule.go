@@ -29,7 +29,12 @@ const (
 	OthersBorrow quota.ID = -3
 	// AnyDue is the topic of stages that would delay a due stage. The topics of JobSets are below it.
 	AnyDue quota.ID = -4
+	// besideDue is the first of the topics of BesideDue. No JobSet has a topic so low.
+	besideDue quota.ID = -1 << 30
 )
+
+// BesideDue returns the topic of stages that wait until a ClusterQueue has so much of a flavor and resource left beside its due stage.
+func BesideDue(id quota.ID) quota.ID { return besideDue + id }
 
 // WakeQueueAndPreemptors wakes all pending stages of a ClusterQueue, and all in its cohort tree that wait for victims to leave.
 func (sc *Schedule) WakeQueueAndPreemptors(q *ClusterQueue) {
@@ -86,12 +91,16 @@ func (m *Model) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 				m.wakeIn(q, c.ID, yieldable)
 			}
 		}
+		for q := range g.Parked[BesideDue(c.ID)] {
+			m.wakeBeside(q, c.ID)
+		}
 	}
 }
 
 // wakeIn wakes the stages of a queue for which enough of a flavor and resource is available, or would be if the reservations that may yield to
 // them did.
 func (m *Model) wakeIn(q *ClusterQueue, id quota.ID, yieldable quota.Amount) {
+	m.wakeBeside(q, id)
 	if q.PendingQueue.Wake(id, int64(q.Node.Available(id).Plus(yieldable))) {
 		m.Schedule.ScheduleCycle(q)
 	}

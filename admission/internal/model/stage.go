@@ -160,7 +160,7 @@ func (m *Model) Enqueue(s *Stage) {
 		if s.QueuedIn != to {
 			m.CancelReservation(s)
 			if s.QueuedIn.DueStage() == s {
-				m.Schedule.EndDue(s.QueuedIn)
+				m.EndDue(s.QueuedIn)
 			}
 		}
 		s.QueuedIn.PendingQueue.Remove(s.Element)
@@ -253,18 +253,17 @@ func (s *Stage) ComesAfterPreemptor(other *Stage) bool {
 // if the policy allows it to preempt that one. Where past usage orders the queue, a stage can come after a less important or a newer one, and each
 // admission changes that order. If that one took the quota, the stage could preempt it, and the two would take turns.
 func (s *Stage) IsReservedAgainst(other *Stage) bool {
-	if s.Element == nil || s.Element.Precedes(other.Element) {
-		return true
-	}
-	if !s.PreemptQueue.IsUsageBased || s.ReservesNominal {
-		return false
-	}
-	switch s.PreemptQueue.Preemption.WithinClusterQueue {
-	case kueue.PreemptionPolicyLowerPriority:
+	return s.Element == nil || s.Element.Precedes(other.Element) || !s.ReservesNominal && s.MayPreemptEarlier(other, s.PreemptQueue)
+}
+
+// MayPreemptEarlier reports whether a stage may preempt another one that past usage puts before it in their ClusterQueue.
+func (s *Stage) MayPreemptEarlier(other *Stage, q *ClusterQueue) bool {
+	switch {
+	case !q.IsUsageBased:
+	case q.Preemption.WithinClusterQueue == kueue.PreemptionPolicyLowerPriority:
 		return s.Priority > other.Priority
-	case kueue.PreemptionPolicyLowerOrNewerEqualPriority:
+	case q.Preemption.WithinClusterQueue == kueue.PreemptionPolicyLowerOrNewerEqualPriority:
 		return s.Element.Compare(other.Element.Position) < 0
-	case kueue.PreemptionPolicyNever, kueue.PreemptionPolicyAny:
 	}
 	return false
 }

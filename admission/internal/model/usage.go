@@ -19,11 +19,3 @@ func (m *Model) transfer(before, now Entry) {
 		m.Transfers = append(m.Transfers, Transfer{Queue: now.LocalQueue, Before: before, Now: now})
 	}
 }
-
-// LevelOf returns the level by which stages of a ClusterQueue are ordered before their positions.
-func (m *Model) LevelOf(c EquivalenceKey) float64 {
-	if c.LocalQueue.Account == nil {
-		return 0
-	}
-	return m.Decay.Level(c.LocalQueue.Account, c.LocalQueue.Weight, m.Now)
-}

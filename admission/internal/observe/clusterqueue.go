@@ -6,6 +6,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/level"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/version"
@@ -64,9 +65,10 @@ func (o *Observer) renewClusterQueue(q *model.ClusterQueue) {
 	o.m.SafetyTree.SetQuotas(q.Bare, limits)
 	q.Node.Weight, q.Bare.Weight = q.Weight, q.Weight
 	if q.IsUsageBased && o.m.Decay != nil {
-		q.PendingQueue.SetLead(o.m.LevelOf)
+		levelOf := func(c model.EquivalenceKey) float64 { return level.Of(o.m, c) }
+		q.PendingQueue.SetLead(levelOf)
 		q.Holders.Level = func(h *preempt.Holder) float64 {
-			return o.m.LevelOf(model.EquivalenceKey{LocalQueue: model.EvictionUnitOf(h).Stages[0].LocalQueue})
+			return levelOf(model.EquivalenceKey{LocalQueue: model.EvictionUnitOf(h).Stages[0].LocalQueue})
 		}
 	} else {
 		q.PendingQueue.SetLead(nil)

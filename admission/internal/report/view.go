@@ -73,7 +73,7 @@ func (rp *Reporter) ClusterQueue(name string) (ClusterQueueView, bool) {
 	return ClusterQueueView{
 		Generation: q.Generation, Active: rp.m.Activity(q),
 		Pending: q.QueueTotals.Pending, Reserving: q.QueueTotals.Reserving, Admitted: q.QueueTotals.Admitted,
-		FlavorsReservation: rp.flavorUsages(q, q.Reserved(nil)),
+		FlavorsReservation: rp.flavorUsages(q, reserved(q, nil)),
 		FlavorsHeld:        rp.flavorUsages(q, &q.QueueTotals.Reserved),
 		FlavorsUsage:       rp.flavorUsages(q, &q.QueueTotals.Used),
 		FairSharing:        rp.shareOf(q.Node),
@@ -90,9 +90,9 @@ func (rp *Reporter) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) 
 	return LocalQueueView{
 		Active:  rp.localActivity(lq),
 		Pending: lq.QueueTotals.Pending, Reserving: lq.QueueTotals.Reserving, Admitted: lq.QueueTotals.Admitted,
-		FlavorsReservation: localUsages(rp.flavorUsages(q, q.Reserved(lq))),
+		FlavorsReservation: localUsages(rp.flavorUsages(q, reserved(q, lq))),
 		FlavorsUsage:       localUsages(rp.flavorUsages(q, &lq.QueueTotals.Used)),
-		FairSharing:        lq.FairSharing(),
+		FairSharing:        fairSharing(lq),
 	}, true
 }
 
@@ -212,4 +212,29 @@ func (rp *Reporter) localActivity(q *model.LocalQueue) queuespec.Activity {
 		return queuespec.Activity{Status: metav1.ConditionFalse, Reason: "ClusterQueueIsInactive", Message: cannotSubmit}
 	}
 	return queuespec.Activity{Status: metav1.ConditionTrue, Reason: "Ready", Message: "Can submit new workloads to localQueue"}
+}
+
+// reserved returns the reserved amounts of a ClusterQueue, or the part of them for one of its LocalQueues: what stages hold, and the peak
+// reservations of policy Reserve.
+func reserved(q *model.ClusterQueue, of *model.LocalQueue) *quota.Sum {
+	sum := q.QueueTotals.Reserved.Usage()
+	if of != nil {
+		sum = of.QueueTotals.Reserved.Usage()
+	}
+	var total quota.Sum
+	total.Add(sum)
+	for j := range q.PeakReservers {
+		if of == nil || j.LocalQueue() == of {
+			total.Add(j.PeakReserved)
+		}
+	}
+	return &total
+}
+
+// fairSharing returns the part of the status of a LocalQueue for its account.
+func fairSharing(q *model.LocalQueue) *kueue.LocalQueueFairSharingStatus {
+	if q.Sampled == nil {
+		return nil
+	}
+	return &kueue.LocalQueueFairSharingStatus{AdmissionFairSharingStatus: q.Sampled}
 }

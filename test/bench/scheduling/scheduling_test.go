@@ -32,9 +32,10 @@ type policy struct {
 // policies are those that are compared, in the order of the table. A new one is one more entry.
 func policies() []policy {
 	return []policy{
-		{name: "Whole", title: "whole JobSets"},
-		{name: "Staged+NoCoStart", title: "staged, without co-start"},
-		{name: "Staged", title: "staged"},
+		{name: "Whole+NoReservation", title: "whole JobSets"},
+		{name: "Staged+NoCoStart+NoReservation", title: "staged, without co-start"},
+		{name: "Staged+NoReservation", title: "staged"},
+		{name: "Staged+Reservation", title: "staged, reservation"},
 		{name: "Staged+StrictFIFO", title: "staged, StrictFIFO"},
 	}
 }

@@ -1,4 +1,5 @@
-package check
+// Package verdict judges stages in cohort trees where another engine admits.
+package verdict
 
 import (
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
@@ -24,13 +26,13 @@ import (
 // judged as well, one after the other: until then it does not count as held.
 
 // A Judge answers them.
-type Judge struct{ *Checker }
+type Judge struct{ *check.Checker }
 
 // MayOpen returns why a stage of a JobSet must not open yet in the ClusterQueue of its LocalQueue, or nil. If it must not, the JobSet is kept until it may be different.
 func (ck Judge) MayOpen(j *model.JobSet, stage int, lq *model.LocalQueue, q *model.ClusterQueue) *decision.Refusal {
-	l := &Candidate{Stage: &model.Stage{Index: stage, OwnerUID: j.UID, Demand: j.Stages[stage]}, Queue: q, lq: lq, JobSet: j, policy: ck.m.Policy(q, j)}
+	l := &check.Candidate{Stage: &model.Stage{Index: stage, OwnerUID: j.UID, Demand: j.Stages[stage], LocalQueue: lq}, Queue: q, JobSet: j, Policy: ck.Model.Policy(q, j)}
 	l.PodSets = l.Stage.Demand.PodSets
-	if !l.hasPlan() || l.policy == settings.Greedy || j.IsLeaving() {
+	if !l.HasPlan() || l.Policy == settings.Greedy || j.IsLeaving() {
 		return nil
 	}
 	ck.forgetRejections(j)
@@ -45,29 +47,29 @@ func (ck Judge) MayOpen(j *model.JobSet, stage int, lq *model.LocalQueue, q *mod
 }
 
 // protect refuses the first stage of a JobSet that could deadlock whatever is answered later.
-func (ck Judge) protect(l *Candidate) *decision.Refusal {
+func (ck Judge) protect(l *check.Candidate) *decision.Refusal {
 	if l.JobSet.ClaimQueue != nil || !l.JobSet.Plan.HoldsAndWaits() {
 		return nil
 	}
 	if why := ck.Unprotected(l.JobSet, l.Queue); why != "" {
-		return misconfigured(StageUnsafe, "the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
+		return decision.Misconfigured(check.StageUnsafe, "the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
 	}
 	return nil
 }
 
-func (ck Judge) mayOpen(l *Candidate) *decision.Refusal {
-	if refusal := peakFitsLimits(ck.Checker, l); refusal != nil {
+func (ck Judge) mayOpen(l *check.Candidate) *decision.Refusal {
+	if refusal := check.PeakFitsLimits(ck.Checker, l); refusal != nil {
 		return refusal
 	}
 	if refusal, isRejected := l.JobSet.Rejected[l.Stage.Index]; isRejected {
 		return &refusal
 	}
-	o := ck.m.Offer(l.Stage.Demand, l.Queue)
+	o := ck.Model.Offer(l.Stage.Demand, l.Queue)
 	if o.Infeasibility != nil {
 		return nil // the other engine reports that
 	}
 	l.Items = o.Items
-	before := ck.m.Progress(l.JobSet, l.Queue)
+	before := ck.Model.Progress(l.JobSet, l.Queue)
 	assumeSucceeded(l.JobSet, before, l.Stage.Index)
 	var first *decision.Refusal
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
@@ -84,7 +86,7 @@ func (ck Judge) mayOpen(l *Candidate) *decision.Refusal {
 
 // Knows reports whether all these AdmissionChecks are known to apply this manager's judgement to a ClusterQueue.
 func (ck Judge) Knows(q *model.ClusterQueue, checks []kueue.AdmissionCheckReference) bool {
-	rules := q.SafetyChecks(ck.m.Checks)
+	rules := q.SafetyChecks(ck.Model.Checks)
 	for _, name := range checks {
 		if !slices.ContainsFunc(rules, func(rule kueue.AdmissionCheckStrategyRule) bool { return rule.Name == name }) {
 			return false
@@ -97,9 +99,9 @@ func (ck Judge) Knows(q *model.ClusterQueue, checks []kueue.AdmissionCheckRefere
 func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
 	ck.Disapprove(s)
 	q := s.Entry.ClusterQueue
-	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
-	if l.hasPlan() && l.policy != settings.Greedy && s.Entry.IsUnjudged {
-		before := ck.m.Progress(j, q)
+	l := &check.Candidate{Stage: s, Queue: q, JobSet: j, Policy: ck.Model.Policy(q, j), PodSets: s.Demand.PodSets}
+	if l.HasPlan() && l.Policy != settings.Greedy && s.Entry.IsUnjudged {
+		before := ck.Model.Progress(j, q)
 		assumeSucceeded(j, before, s.Index)
 		after := before.With(j.UsageByHold(s.Index, s.Entry.Usage, s.Reservation.Parts))
 		if refusal := ck.unsafeAfter(l, before, after, nil); refusal != nil {
@@ -112,7 +114,7 @@ func (ck Judge) Judge(s *model.Stage, j *model.JobSet) *decision.Refusal {
 }
 
 // reject keeps the stage from being opened again before something changes: the other engine would choose the same quota.
-func (ck Judge) reject(l *Candidate, refusal *decision.Refusal) {
+func (ck Judge) reject(l *check.Candidate, refusal *decision.Refusal) {
 	ck.forgetRejections(l.JobSet)
 	if l.JobSet.Rejected == nil {
 		l.JobSet.Rejected = map[int]decision.Refusal{}
@@ -123,21 +125,21 @@ func (ck Judge) reject(l *Candidate, refusal *decision.Refusal) {
 
 // forgetRejections forgets which stages were rejected if the JobSet has been woken since.
 func (ck Judge) forgetRejections(j *model.JobSet) {
-	if !ck.m.Schedule.Unopened.Keeps(j) {
+	if !ck.Model.Schedule.Unopened.Keeps(j) {
 		j.Rejected = nil
 	}
 }
 
 // unsafeAfter returns why the state after a stage has got quota is not safe, or nil. usage is what has to be free for the stage itself, or nothing
 // if it is charged already.
-func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage quota.Usage) *decision.Refusal {
+func (ck Judge) unsafeAfter(l *check.Candidate, before, after *safety.Progress, usage quota.Usage) *decision.Refusal {
 	if len(after.Ahead()) == 0 {
 		return nil // the JobSet releases all its quota without asking for more
 	}
-	if blocked := ck.m.Bank.Blocked(l.Claim(after), ck.Leavers(l)); len(blocked) > 0 {
+	if blocked := ck.Model.Bank.Blocked(l.Claim(after), ck.Leavers(l)); len(blocked) > 0 {
 		return ck.wouldDeadlock(l, blocked, usage)
 	}
-	if l.policy != settings.Reserve {
+	if l.Policy != settings.Reserve {
 		return nil
 	}
 	held := before.HeldNow()
@@ -146,7 +148,7 @@ func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage 
 	}
 	var lacks []string
 	for i, peak := range after.Peaks() {
-		short := ck.lacks(l, peak.Without(held))
+		short := ck.Lacks(l, peak.Without(held))
 		if len(short) == 0 {
 			return nil
 		}
@@ -154,27 +156,27 @@ func (ck Judge) unsafeAfter(l *Candidate, before, after *safety.Progress, usage 
 			lacks = short
 		}
 	}
-	return newRefusal(PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+	return decision.NewRefusal(check.PeakFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time need %s (policy Reserve)%s",
-		l.Queue.Name, strings.Join(lacks, " and "), l.overruled())
+		l.Queue.Name, strings.Join(lacks, " and "), l.Overruled())
 }
 
 // wouldDeadlock names the JobSets that would wait for each other.
-func (ck Judge) wouldDeadlock(l *Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
+func (ck Judge) wouldDeadlock(l *check.Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
 	with := ""
 	if others := ck.Others(l.JobSet.Owner, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
-	return &decision.Refusal{Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: fmt.Sprintf(
+	return &decision.Refusal{Check: check.StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: fmt.Sprintf(
 		"stage %q with quota of ClusterQueue %s could deadlock this %s%s on quota for later stages: %s%s",
-		l.JobSet.Plan.Stages[l.Stage.Index].Name, l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.overruled())}
+		l.JobSet.Plan.Stages[l.Stage.Index].Name, l.Queue.Name, l.JobSet.Owner.Kind, with, ck.LeftFor(l.Queue, blocked, usage), l.Overruled())}
 }
 
 // Unprotected returns why stages of a JobSet in a ClusterQueue of another engine could deadlock whatever this one answers, or nothing.
 func (ck Judge) Unprotected(j *model.JobSet, q *model.ClusterQueue) string {
 	switch {
-	case ck.m.Policy(q, j) == settings.Greedy:
-	case !q.IsJudged(ck.m.Checks):
+	case ck.Model.Policy(q, j) == settings.Greedy:
+	case !q.IsJudged(ck.Model.Checks):
 		return fmt.Sprintf("ClusterQueue %s has no AdmissionCheck with controllerName %s for all of its flavors: add one to spec.admissionChecksStrategy",
 			q.Name, apis.StageSafetyController)
 	case q.Strategy == queue.Strict:
@@ -187,37 +189,37 @@ func (ck Judge) Unprotected(j *model.JobSet, q *model.ClusterQueue) string {
 // Approve counts a reservation as held by its JobSet.
 func (ck Judge) Approve(s *model.Stage) {
 	s.IsApproved, s.ApprovedAt = true, s.ReservedAt
-	ck.m.Refresh(s)
+	ck.Model.Refresh(s)
 }
 
 // Disapprove undoes Approve, unless an observation has confirmed it.
 func (ck Judge) Disapprove(s *model.Stage) {
 	if s.IsApproved {
 		s.IsApproved = false
-		ck.m.Refresh(s)
+		ck.Model.Refresh(s)
 	}
 }
 
 // keepUnopened makes Woken return the JobSet of a candidate once a claim becomes smaller, quota that the candidate waits for is released, or its
 // LocalQueue changes.
-func (ck Judge) keepUnopened(l *Candidate) {
+func (ck Judge) keepUnopened(l *check.Candidate) {
 	tree := l.Queue.CohortTree
-	topics := []model.OpeningTopic{{Tree: tree, ID: model.AnyClaim}, {LocalQueue: l.lq.Key}}
+	topics := []model.OpeningTopic{{Tree: tree, ID: model.AnyClaim}, {LocalQueue: l.Stage.LocalQueue.Key}}
 	for _, wait := range l.Waits {
 		topics = append(topics, model.OpeningTopic{Tree: tree, ID: wait.Topic})
 	}
-	ck.m.Schedule.Unopened.Keep(l.JobSet, topics...)
+	ck.Model.Schedule.Unopened.Keep(l.JobSet, topics...)
 }
 
 // AwaitQueue makes Woken return a JobSet once its LocalQueue or any ClusterQueue changes.
 func (ck Judge) AwaitQueue(j *model.JobSet, localQueue types.NamespacedName) {
-	ck.m.Schedule.Unopened.Keep(j, model.OpeningTopic{LocalQueue: localQueue})
+	ck.Model.Schedule.Unopened.Keep(j, model.OpeningTopic{LocalQueue: localQueue})
 }
 
 // Woken returns the owners of the JobSets that have been woken since the last call.
 func (ck Judge) Woken() []decision.Owner {
 	var owners []decision.Owner
-	for j := range ck.m.Schedule.Unopened.Woken() {
+	for j := range ck.Model.Schedule.Unopened.Woken() {
 		owners = append(owners, j.Owner)
 	}
 	slices.SortFunc(owners, decision.Owner.Compare)

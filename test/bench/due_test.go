@@ -1,0 +1,55 @@
+package bench_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// BenchmarkDue has 1,000 stages that run, one for which all quota that is released is kept, and many that wait since they would delay it. In each operation
+// one stage finishes and one is created that comes first and takes its place.
+func BenchmarkDue(b *testing.B) {
+	const running = 1000
+	for _, limit := range []int32{0, 3600} {
+		for _, shapes := range []int{1, 1000} {
+			for _, pending := range []int{100, 10_000} {
+				b.Run(fmt.Sprintf("limit=%d/shapes=%d/pending=%d", limit, shapes, pending), func(b *testing.B) {
+					c := newClusterOf(b, running, admission.Config{Reservation: admission.Reservation{IsEnabled: true}})
+					for range running {
+						c.addDue(1, 1, 2*limit)
+					}
+					c.decide()
+					c.addDue(0, running, 0)
+					for i := range pending {
+						c.addDue(0, int64(1+i%shapes), limit)
+					}
+					c.decide()
+					for b.Loop() {
+						c.finishOldest()
+						c.decide()
+						c.addDue(1, 1, 2*limit)
+						if n := c.decide(); n != 1 {
+							b.Fatalf("%d stages admitted, want the one that comes first", n)
+						}
+					}
+					record(b)
+				})
+			}
+		}
+	}
+}
+
+// addDue submits a stage that has waited for quota for long when it is first observed.
+func (c *cluster) addDue(priority int32, gpus int64, limitSeconds int32) {
+	wl := c.submit(fmt.Sprintf("wl-%d", c.names), gpus)
+	wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(c.names)-1_000_000_000, 0))
+	wl.Spec.Priority = &priority
+	if limitSeconds > 0 {
+		wl.Spec.MaximumExecutionTimeSeconds = &limitSeconds
+	}
+	c.observe(wl)
+}
