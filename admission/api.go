@@ -82,6 +82,8 @@ type (
 	Admit = decision.Admit
 	// Evict takes quota back from a stage.
 	Evict = decision.Evict
+	// Notice reports to a stage that it will be evicted, and when.
+	Notice = decision.Notice
 	// A Preemption describes for which stage a victim is evicted, and why.
 	Preemption = decision.Preemption
 	// Refuse reports why a stage waits.

@@ -18,6 +18,7 @@ func ConfigOf(config *configapi.Configuration) Config {
 		CoStart:                CoStart{IsEnabled: *config.CoStart.Enable, ReserveFor: config.CoStart.ReserveFor.Duration},
 		Accelerators:           config.CoStart.Accelerators,
 		MinimumRuntime:         config.Preemption.MinimumRuntime.Duration,
+		PreemptionNotice:       config.Preemption.Notice.Duration,
 		LeastWork:              *config.Preemption.LeastWork,
 		Reservation:            reservationOf(&config.Reservation),
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,

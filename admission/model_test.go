@@ -52,6 +52,7 @@ func drawModel(t *rapid.T, policy string) *model {
 	}
 	if rapid.Bool().Draw(t, "protects") {
 		config.MinimumRuntime = time.Duration(rapid.IntRange(0, 20).Draw(t, "minimum runtime")) * time.Second
+		config.PreemptionNotice = time.Duration(rapid.IntRange(0, 10).Draw(t, "notice")) * time.Second
 		config.LeastWork = rapid.Bool().Draw(t, "least work")
 	}
 	m := &model{

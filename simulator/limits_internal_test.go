@@ -35,6 +35,7 @@ func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 	}
 	if rapid.Bool().Draw(t, "protects") {
 		file.Preemption.MinimumRuntime = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 20).Draw(t, "minimum runtime")) * time.Minute}
+		file.Preemption.Notice = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 10).Draw(t, "notice")) * 30 * time.Second}
 		file.Preemption.LeastWork = new(rapid.Bool().Draw(t, "least work"))
 	}
 	file.SetDefaults()

@@ -57,7 +57,8 @@ func randomLines(t *rapid.T) []string {
 			rapid.SampledFrom([]string{"", " within=LowerPriority", " checks=c@b"}).Draw(t, "more"),
 			rapid.SampledFrom([]string{"", " costart=1m", " costart=0s", " costart=Never"}).Draw(t, "co-start")+
 				rapid.SampledFrom([]string{"", " reserve-after=0s", " reserve-after=2m"}).Draw(t, "reservation")+
-				rapid.SampledFrom([]string{"", " minimum-runtime=4m"}).Draw(t, "minimum runtime")))
+				rapid.SampledFrom([]string{"", " minimum-runtime=4m"}).Draw(t, "minimum runtime")+
+				rapid.SampledFrom([]string{"", " preemption-notice=2m", " preemption-notice=90s"}).Draw(t, "notice")))
 	}
 	var jobs, jobSets []string
 	for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {

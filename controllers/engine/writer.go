@@ -96,6 +96,8 @@ func (w *writer) add(decision admission.Decision) {
 		}
 	case retriedEviction:
 		w.order(d.Stage, d)
+	case admission.Notice:
+		w.order(d.Stage, d)
 	case admission.Refuse:
 		w.refuses[d.Stage] = &d
 		w.refusals.AddAfter(d.Stage, refusalDelay)
@@ -167,6 +169,8 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 			w.evict(ctx, &d)
 		case retriedEviction:
 			w.evictIfAwaited(ctx, &d)
+		case admission.Notice:
+			w.notify(ctx, &d)
 		case admission.Refuse: // is no order
 		}
 	}

@@ -65,6 +65,7 @@ func settings(c *Config) []Option {
 		{Key: "keep-place-after-eviction", set: into(&c.KeepPlaceAfterEviction, truth)},
 		{Key: "preemption.least-work", set: into(&c.LeastWork, truth)},
 		{Key: "preemption.minimum-runtime", set: into(&c.MinimumRuntime, duration)},
+		{Key: "preemption.notice", set: into(&c.PreemptionNotice, duration)},
 		{Key: "preemption-strategies", set: into(&c.PreemptionStrategies, list(anyText[preempt.Strategy]))},
 		{Key: "reservation.after", set: then(span, func(v string) { c.Reservation = reservation(v) })},
 		{Key: "stage-admission", set: into(&c.StageAdmission, anyText)},

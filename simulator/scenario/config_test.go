@@ -34,6 +34,7 @@ func TestSettings(t *testing.T) {
 		"preemption-strategies":                {"LessThanInitialShare", ""},
 		"preemption.least-work":                {"true", "little"},
 		"preemption.minimum-runtime":           {"30m", "-1m"},
+		"preemption.notice":                    {"2m", "-1m"},
 		"stage-admission":                      {"Greedy", ""},
 		"wait-for-pods-ready.block-admission":  {"true", "x"},
 		"wait-for-pods-ready.enable":           {"false", "x"},
@@ -67,7 +68,7 @@ func TestSettings(t *testing.T) {
 			AdmissionFairSharing: &admission.UsagePolicy{UsageHalfLifeTime: time.Hour, UsageSamplingInterval: 10 * time.Minute},
 			BlockAdmission:       true, Charges: charge.Rules{ExcludedPrefixes: []string{"a.com", "b.com"}, Transformations: map[corev1.ResourceName]charge.Transformation{}},
 			CoStart: admission.CoStart{ReserveFor: 10 * time.Minute}, Accelerators: []corev1.ResourceName{"gpu", "example.com/npu"},
-			Reservation: admission.Reservation{IsEnabled: true, After: 20 * time.Minute}, MinimumRuntime: 30 * time.Minute, LeastWork: true,
+			Reservation: admission.Reservation{IsEnabled: true, After: 20 * time.Minute}, MinimumRuntime: 30 * time.Minute, PreemptionNotice: 2 * time.Minute, LeastWork: true,
 			Devices: device.Mapping{"a": "b/c", "d": "e/f"}, KeepPlaceAfterEviction: true,
 		},
 		WaitForPodsReady: configapi.WaitForPodsReady{

@@ -260,7 +260,7 @@ func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
 		return nil
 	}
 	return newRefusal("JobSetStays", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		"waits until the pods of its own %s, which is being evicted, have terminated", l.JobSet.Owner.Kind)
+		"waits until the pods of its own %s, whose eviction is decided, have terminated", l.JobSet.Owner.Kind)
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.

@@ -82,7 +82,7 @@ func Choices(items []flavor.Item) []quota.Usage {
 }
 
 // RoomIsMade refuses a stage that waits for its victims to leave.
-func RoomIsMade(l *Candidate) *decision.Refusal {
+func (ck *Checker) RoomIsMade(l *Candidate) *decision.Refusal {
 	return newRefusal("RoomIsMade", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		"waits in ClusterQueue %s until the pods of the stages that it preempts have terminated", l.Queue.Name)
+		"waits in ClusterQueue %s until the pods of the stages that it preempts have terminated%s", l.Queue.Name, ck.Notice(l.Stage))
 }

@@ -29,7 +29,7 @@ func (cy *Cycle) recoverFromDeadlock() {
 			j := cy.m.JobSets[c.OwnerUID]
 			message := cy.whyRelief(j)
 			for _, s := range j.EvictionUnit.Stages {
-				if !s.IsLeaving() {
+				if !s.IsEvicting() {
 					cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message, ResolvesDeadlock: true})
 				}
 			}
@@ -86,7 +86,7 @@ func (cy *Cycle) decidesUnder(root *quota.Node) bool {
 // boundary.
 func (cy *Cycle) price(c *safety.Claim) safety.Price {
 	j := cy.m.JobSets[c.OwnerUID]
-	price := safety.Price{Priority: j.Priority()}
+	price := safety.Price{Priority: priorityOf(j)}
 	for _, s := range j.EvictionUnit.Stages {
 		seconds := max(0, cy.m.Now.Sub(s.ReservedAt).Seconds())
 		for _, held := range s.Entry.Usage {
@@ -96,6 +96,11 @@ func (cy *Cycle) price(c *safety.Claim) safety.Price {
 		}
 	}
 	return price
+}
+
+// priorityOf returns the highest priority of the stages of a JobSet that hold quota.
+func priorityOf(j *model.JobSet) int32 {
+	return slices.MaxFunc(j.EvictionUnit.Stages, func(a, b *model.Stage) int { return cmp.Compare(a.Priority, b.Priority) }).Priority
 }
 
 // compareClaims orders victims: least loss first, then lower priority, then latest submission or eviction.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/notice"
 	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -69,6 +70,8 @@ type Stage struct {
 	Assumed  *Assignment
 	Evicting decision.ID
 	IsVictim bool
+	// Notice is when it will be evicted for a preemptor, if it holds quota.
+	Notice notice.State
 
 	// Entry is how the stage is accounted for, and EvictionUnit its eviction unit if it belongs to no JobSet.
 	Entry        Entry
@@ -207,10 +210,21 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 	return item
 }
 
-// IsLeaving reports whether a stage has been evicted, or will be, and still holds quota until its pods have terminated. A stage that is about to
-// be admitted again still shows its last eviction.
-func (s *Stage) IsLeaving() bool {
+// IsLeaving reports whether a stage has been evicted, or will be, and still holds quota until its pods have terminated: also while it has notice of its
+// preemption, and its pods run.
+func (s *Stage) IsLeaving() bool { return s.IsEvicting() || s.CurrentNotice() != nil }
+
+// IsEvicting reports whether a leaving stage has no notice that has to end first. A stage that is about to be admitted again still shows its last eviction.
+func (s *Stage) IsEvicting() bool {
 	return s.Entry.IsCharged() && (s.Evicting != 0 || s.IsEvicted && s.Reservation != nil)
+}
+
+// CurrentNotice returns the notice of a stage that holds quota, or nil.
+func (s *Stage) CurrentNotice() *notice.Notice {
+	if !s.Entry.IsCharged() {
+		return nil
+	}
+	return s.Notice.Current()
 }
 
 // takesAlong reports whether the rest of the JobSet is evicted with a stage. A growth is evicted alone, and so is a stage
@@ -219,7 +233,7 @@ func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth && !s.En
 
 // NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
 func (m *Model) NoteIfOverdue(s *Stage) {
-	if reason, _ := s.StoppedBy(); reason != "" && s.Entry.IsCharged() && !s.IsLeaving() {
+	if reason, _ := s.StoppedBy(); reason != "" && s.Entry.IsCharged() && !s.IsEvicting() {
 		m.Overdue[s] = struct{}{}
 		return
 	}

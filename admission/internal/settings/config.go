@@ -36,6 +36,8 @@ type Config struct {
 	Accelerators []corev1.ResourceName
 	// MinimumRuntime is how long a stage runs before it may be preempted, unless its ClusterQueue overrides it.
 	MinimumRuntime time.Duration
+	// PreemptionNotice is how long a victim runs after its preemption was decided, unless its ClusterQueue overrides it.
+	PreemptionNotice time.Duration
 	// LeastWork is true if, at equal priority, stages are preempted first that lose the least time of accelerators.
 	LeastWork bool
 	// Reservation is when quota is reserved for a stage that waits, unless the ClusterQueue overrides it.
@@ -73,6 +75,14 @@ func (c *Config) MinimumRuntimeOf(q *queuespec.Spec) time.Duration {
 		return *q.MinimumRuntime
 	}
 	return c.MinimumRuntime
+}
+
+// PreemptionNoticeOf returns the setting of a ClusterQueue.
+func (c *Config) PreemptionNoticeOf(q *queuespec.Spec) time.Duration {
+	if q.PreemptionNotice != nil {
+		return *q.PreemptionNotice
+	}
+	return c.PreemptionNotice
 }
 
 // ReservationOf returns the setting of a ClusterQueue.
@@ -137,6 +147,9 @@ func (c *Config) Complete() error {
 	}
 	if c.MinimumRuntime < 0 {
 		return fmt.Errorf("admission.Config: MinimumRuntime is %v, must not be negative", c.MinimumRuntime)
+	}
+	if c.PreemptionNotice < 0 {
+		return fmt.Errorf("admission.Config: PreemptionNotice is %v, must not be negative", c.PreemptionNotice)
 	}
 	if c.Reservation.After < 0 {
 		return fmt.Errorf("admission.Config: Reservation.After is %v, must not be negative", c.Reservation.After)

@@ -33,6 +33,7 @@ func (c *Configuration) SetDefaults() {
 	set(&c.CoStart.Enable, true)
 	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
 	set(&c.Preemption.MinimumRuntime, metav1.Duration{})
+	set(&c.Preemption.Notice, metav1.Duration{})
 	set(&c.Preemption.LeastWork, false)
 	setString(&c.Reservation.After, apis.Never)
 	c.Gang.setDefaults()

@@ -542,6 +542,11 @@ func (in *Preemption) DeepCopyInto(out *Preemption) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.Notice != nil {
+		in, out := &in.Notice, &out.Notice
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.LeastWork != nil {
 		in, out := &in.LeastWork, &out.LeastWork
 		*out = new(bool)
