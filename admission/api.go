@@ -97,6 +97,8 @@ type (
 	Config = settings.Config
 	// A CoStart is how policy Safe treats a stage that holds accelerators and starts other stages when it is ready.
 	CoStart = queuespec.CoStart
+	// A LookAhead bounds how many JobSets are prepared ahead.
+	LookAhead = settings.LookAhead
 	// A Reservation is when quota is reserved for a stage that waits for quota.
 	Reservation = queuespec.Reservation
 	// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).

@@ -48,7 +48,8 @@ func randomLines(t *rapid.T) []string {
 		// Pods become ready, and restarted Jobs time out, at the same instants at which the manager crashes.
 		"config wait-for-pods-ready.timeout=2m wait-for-pods-ready.recovery-timeout=1m wait-for-pods-ready.requeuing-strategy.backoff-base-seconds=60\n",
 	}).Draw(t, "config")
-	lines := []string{"# Whatever may happen.\n", config, "admissioncheck c\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
+	ahead := rapid.SampledFrom([]string{"", "config look-ahead.max-ahead=0\n", "config look-ahead.max-ahead=1\n"}).Draw(t, "ahead")
+	lines := []string{"# Whatever may happen.\n", config, ahead, "admissioncheck c\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"})
 	policy := rapid.SampledFrom([]string{"Safe", "Reserve", "Greedy"})
 	for _, queue := range []string{"x", "y"} {

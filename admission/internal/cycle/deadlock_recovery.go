@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -117,5 +118,22 @@ func (cy *Cycle) whyRelief(j *model.JobSet) string {
 	if j.Claim.Mode == safety.Halted {
 		return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s, and other JobSets need its quota", j.Owner.Kind, j.ClaimQueue.Name)
 	}
-	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, check.LackOf(cy.check, j))
+	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, lackOf(cy, j))
+}
+
+// lackOf describes what a JobSet may need at once and cannot get.
+func lackOf(cy *Cycle, j *model.JobSet) string {
+	if len(j.Claim.Peaks) > 0 {
+		peak := j.Claim.Peaks[0]
+		if above := cy.check.AboveMost(j.ClaimQueue, peak); len(above) > 0 {
+			return "its stages hold up to " + strings.Join(above, " and ")
+		}
+		return "its stages need up to " + cy.check.List(peak.Without(j.Claim.Held)) + " more at once, and the holders of that quota cannot progress either"
+	}
+	for i, d := range j.Stages {
+		if o := cy.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
+			return fmt.Sprintf("stage %s could never be admitted: %s", j.Plan.Stages[i].Name, check.LackRefusal(j.ClaimQueue, o.Infeasibility).Message)
+		}
+	}
+	return "a stage could never be admitted"
 }

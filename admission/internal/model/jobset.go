@@ -79,7 +79,7 @@ func (m *Model) JobSet(uid types.UID) *JobSet {
 func (m *Model) NewTopic() quota.ID {
 	const last = math.MinInt32
 	if m.lastTopic == last {
-		m.lastTopic = AnyDue
+		m.lastTopic = FewerAhead
 	}
 	m.lastTopic--
 	return m.lastTopic
@@ -151,6 +151,9 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	}
 	for _, s := range j.Members {
 		m.Enqueue(s)
+	}
+	if m.Progressed != nil {
+		m.Progressed(j)
 	}
 }
 

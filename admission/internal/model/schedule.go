@@ -20,15 +20,17 @@ type Schedule struct {
 }
 
 const (
-	// AnyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below AnyDue each JobSet has its own topic, on
+	// AnyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below FewerAhead each JobSet has its own topic, on
 	// which stages are parked that wait for its claim.
 	AnyClaim quota.ID = -1
 	// AllReady is the topic of stages that wait for the pods of all admitted stages to be ready.
 	AllReady quota.ID = -2
 	// OthersBorrow is the topic of stages that may preempt in other ClusterQueues once these borrow more.
 	OthersBorrow quota.ID = -3
-	// AnyDue is the topic of stages that would delay a due stage. The topics of JobSets are below it.
+	// AnyDue is the topic of stages that would delay a due stage.
 	AnyDue quota.ID = -4
+	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. The topics of JobSets are below it.
+	FewerAhead quota.ID = -5
 )
 
 // WakeQueueAndPreemptors wakes all pending stages of a ClusterQueue, and all in its cohort tree that wait for victims to leave.

@@ -42,6 +42,8 @@ type Config struct {
 	LeastWork bool
 	// Reservation is when quota is reserved for a stage that waits, unless the ClusterQueue overrides it.
 	Reservation queuespec.Reservation
+	// LookAhead bounds how many JobSets are prepared ahead.
+	LookAhead LookAhead
 	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
 	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
@@ -59,6 +61,12 @@ type Config struct {
 	Devices device.Mapping
 	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time keep its queue position.
 	KeepPlaceAfterEviction bool
+}
+
+// A LookAhead bounds how many JobSets of a ClusterQueue run their stages without accelerators before their accelerators are free.
+type LookAhead struct {
+	IsEnabled bool
+	MaxAhead  int
 }
 
 // CoStartOf returns the setting of a ClusterQueue.
@@ -95,7 +103,7 @@ func (c *Config) ReservationOf(q *queuespec.Spec) queuespec.Reservation {
 
 // HasAccelerators reports whether a usage has accelerators.
 func (c *Config) HasAccelerators(index *quota.Index, usage quota.Usage) bool {
-	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && c.isAccelerator(index.Name(u.ID).Resource) })
+	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && c.IsAccelerator(index.Name(u.ID).Resource) })
 }
 
 // WorkOn returns what is lost if a stage that has started is preempted, if that counts: the time of its accelerators, of all kinds together, since it
@@ -106,14 +114,15 @@ func (c *Config) WorkOn(index *quota.Index, usage quota.Usage, started, saved ti
 	}
 	w := preempt.Work{Since: started, SavedAt: saved}
 	for _, u := range usage {
-		if c.isAccelerator(index.Name(u.ID).Resource) {
+		if c.IsAccelerator(index.Name(u.ID).Resource) {
 			w.Accelerators = w.Accelerators.Plus(u.Amount)
 		}
 	}
 	return []preempt.Work{w}
 }
 
-func (c *Config) isAccelerator(name corev1.ResourceName) bool {
+// IsAccelerator reports whether a resource counts as an accelerator.
+func (c *Config) IsAccelerator(name corev1.ResourceName) bool {
 	if len(c.Accelerators) > 0 {
 		return slices.Contains(c.Accelerators, name)
 	}
@@ -153,6 +162,9 @@ func (c *Config) Complete() error {
 	}
 	if c.Reservation.After < 0 {
 		return fmt.Errorf("admission.Config: Reservation.After is %v, must not be negative", c.Reservation.After)
+	}
+	if c.LookAhead.MaxAhead < 0 {
+		return fmt.Errorf("admission.Config: LookAhead.MaxAhead is %d, must not be negative", c.LookAhead.MaxAhead)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

@@ -32,6 +32,8 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.StageAdmission, StageAdmissionSafe)
 	set(&c.CoStart.Enable, true)
 	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
+	set(&c.LookAhead.Stages, 1)
+	set(&c.LookAhead.MaxAhead, 32)
 	set(&c.Preemption.MinimumRuntime, metav1.Duration{})
 	set(&c.Preemption.Notice, metav1.Duration{})
 	set(&c.Preemption.LeastWork, false)
