@@ -94,8 +94,8 @@ func (rp *Reporter) Stats() Stats {
 			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStats{
 				ClusterQueueView: view, Backlog: *backlogOf(c.clusterQueues, q), Name: name, Cohort: q.Cohort, Root: rootOf(q.Node),
 				PreparedAhead: rp.check.Ahead.Count(q),
-				Share:  rp.m.Meter.Share(q.Node, nil).Exact(),
-				Limits: rp.limitsOf(q), Requested: c.requested[q],
+				Share:         rp.m.Meter.Share(q.Node, nil).Exact(),
+				Limits:        rp.limitsOf(q), Requested: c.requested[q],
 			})
 		}
 	}

@@ -14,6 +14,11 @@ type LookAhead struct {
 	MaxAhead *int32 `json:"maxAhead,omitempty"`
 }
 
+func (l *LookAhead) setDefaults() {
+	set(&l.Stages, 1)
+	set(&l.MaxAhead, 32)
+}
+
 func (l *LookAhead) validate(path *field.Path) field.ErrorList {
 	const most = 1_000_000
 	var errs field.ErrorList

@@ -25,6 +25,12 @@ type Preemption struct {
 	LeastWork *bool `json:"leastWork,omitempty"`
 }
 
+func (p *Preemption) setDefaults() {
+	set(&p.MinimumRuntime, metav1.Duration{})
+	set(&p.Notice, metav1.Duration{})
+	set(&p.LeastWork, false)
+}
+
 func (p *Preemption) validate(path *field.Path) field.ErrorList {
 	return append(span(path.Child("minimumRuntime"), p.MinimumRuntime), span(path.Child("notice"), p.Notice)...)
 }
