@@ -123,6 +123,8 @@ func decisionsOf(t *rapid.T, w *world, s *snapshot.Snapshot, name func(string) s
 				uid, id = d.UID, d.ID
 				lines = append(lines, fmt.Sprintf("evict %s %s", d.UID, d.Reason))
 				setCondition(byUID[uid], kueue.WorkloadEvicted, metav1.ConditionTrue)
+			case admission.Notice:
+				t.Fatalf("%s, although no victim has notice", d)
 			case admission.Admit:
 				uid, id = d.UID, d.ID
 				lines = append(lines, fmt.Sprintf("admit %s %s %s", d.UID, name(string(d.Admission.ClusterQueue)), assignments(&d.Admission, name)))

@@ -82,6 +82,8 @@ type (
 	Admit = decision.Admit
 	// Evict takes quota back from a stage.
 	Evict = decision.Evict
+	// Notice reports to a stage that it will be evicted, and when.
+	Notice = decision.Notice
 	// A Preemption describes for which stage a victim is evicted, and why.
 	Preemption = decision.Preemption
 	// Refuse reports why a stage waits.
@@ -95,6 +97,8 @@ type (
 	Config = settings.Config
 	// A CoStart is how policy Safe treats a stage that holds accelerators and starts other stages when it is ready.
 	CoStart = queuespec.CoStart
+	// A LookAhead bounds how many JobSets are prepared ahead.
+	LookAhead = settings.LookAhead
 	// A Reservation is when quota is reserved for a stage that waits for quota.
 	Reservation = queuespec.Reservation
 	// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).

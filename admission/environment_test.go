@@ -12,7 +12,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // This file has what random tests let users, controllers and administrators do in a world.
@@ -84,6 +86,8 @@ func (w *world) write(t *rapid.T, decisions []admission.Decision, evict func(adm
 		case admission.Evict:
 			w.evictions = append(w.evictions, d.String()+" "+d.Message)
 			id, write = d.ID, func() { evict(d) }
+		case admission.Notice:
+			id, write = d.ID, func() { w.writeNotice(d) }
 		case admission.Admit:
 			delete(w.refusals, d.Stage)
 			id, write = d.ID, func() {
@@ -113,6 +117,19 @@ func (w *world) evict(name, reason string) {
 		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
 		c := &wl.Status.Conditions[len(wl.Status.Conditions)-1]
 		c.Reason, c.LastTransitionTime = reason, metav1.NewTime(w.now())
+	})
+}
+
+// writeNotice writes the condition PreemptionPending.
+func (w *world) writeNotice(d admission.Notice) {
+	w.change(d.Stage.Name, func(wl *kueue.Workload) {
+		setCondition(wl, apis.PreemptionPendingCondition, metav1.ConditionFalse)
+		if d.Preemption != nil {
+			wl.Status.Conditions[len(wl.Status.Conditions)-1] = metav1.Condition{
+				Type: apis.PreemptionPendingCondition, Status: metav1.ConditionTrue, Reason: d.Preemption.Reason, LastTransitionTime: metav1.NewTime(w.now()),
+				Message: quotaworkload.NoticeMessage(d.Ends, string(d.Preemption.PreemptorUID)),
+			}
+		}
 	})
 }
 

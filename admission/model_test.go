@@ -50,8 +50,12 @@ func drawModel(t *rapid.T, policy string) *model {
 		},
 		Reservation: admission.Reservation{IsEnabled: rapid.Bool().Draw(t, "reservation"), After: rapid.SampledFrom([]time.Duration{0, 10 * time.Second, longest}).Draw(t, "after")},
 	}
+	if rapid.Bool().Draw(t, "looks ahead") {
+		config.LookAhead = admission.LookAhead{IsEnabled: true, MaxAhead: rapid.IntRange(0, 2).Draw(t, "most ahead")}
+	}
 	if rapid.Bool().Draw(t, "protects") {
 		config.MinimumRuntime = time.Duration(rapid.IntRange(0, 20).Draw(t, "minimum runtime")) * time.Second
+		config.PreemptionNotice = time.Duration(rapid.IntRange(0, 10).Draw(t, "notice")) * time.Second
 		config.LeastWork = rapid.Bool().Draw(t, "least work")
 	}
 	m := &model{

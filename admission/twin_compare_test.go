@@ -34,6 +34,8 @@ func (h *history) decide() {
 			h.unsettled = append(h.unsettled, d)
 		case admission.Refuse:
 			h.told[d.Stage] = d.Refusal
+		case admission.Notice:
+			h.t.Fatalf("%s, although no victim has notice", d)
 		}
 	}
 	want := h.twin.decide(h.now)

@@ -308,7 +308,7 @@ func (h *history) settleOne() {
 		if outcome == "written" || outcome == "seen first" {
 			h.change(d.Stage, d.UID, h.evict)
 		}
-	case admission.Refuse:
+	case admission.Refuse, admission.Notice:
 	}
 	if outcome != "seen first" {
 		h.unsettled = slices.Delete(h.unsettled, i, i+1)
@@ -329,7 +329,7 @@ func (h *history) settle(d admission.Decision, id admission.DecisionID, outcome 
 		if wl := h.twin.workloads[d.Stage]; wl != nil && wl.UID == d.UID {
 			delete(h.twin.evicting, d.Stage)
 		}
-	case admission.Refuse:
+	case admission.Refuse, admission.Notice:
 	}
 }
 

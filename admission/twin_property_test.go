@@ -47,7 +47,7 @@ func (h *history) finishAll() {
 		case admission.Evict:
 			h.change(d.Stage, d.UID, h.evict)
 			h.settle(d, d.ID, "written")
-		case admission.Refuse:
+		case admission.Refuse, admission.Notice:
 		}
 	}
 	h.unsettled = nil

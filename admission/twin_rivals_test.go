@@ -143,7 +143,7 @@ func (h *history) decideOnRivals() {
 			got = append(got, "admit "+d.Stage.Name)
 		case admission.Evict:
 			got = append(got, fmt.Sprintf("evict %s %s for %s", d.Stage.Name, d.Preemption.Reason, d.Preemption.Preemptor.Name))
-		case admission.Refuse:
+		case admission.Refuse, admission.Notice:
 		}
 	}
 	h.t.Logf("decided %v", decisions)
@@ -163,7 +163,7 @@ func (h *history) decideOnRivals() {
 		case admission.Evict:
 			h.change(d.Stage, d.UID, h.evict)
 			h.settle(d, d.ID, "written")
-		case admission.Refuse:
+		case admission.Refuse, admission.Notice:
 		}
 	}
 }

@@ -300,6 +300,7 @@ func reserve(wl *kueue.Workload, a *kueue.Admission) {
 	setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue)
 	setCondition(wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
 	setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse)
+	setCondition(wl, apis.PreemptionPendingCondition, metav1.ConditionFalse)
 }
 
 // date sets all times of a quota Workload to now.
@@ -333,6 +334,9 @@ func (w *world) decide() []string {
 			if d.ResolvesDeadlock {
 				w.deadlockEvictions++
 			}
+		case admission.Notice:
+			w.writeNotice(d)
+			w.engine.Settle(d.ID)
 		case admission.Refuse:
 			w.refusals[d.Stage] = d.Refusal
 		}

@@ -122,6 +122,10 @@ const (
 	// as 30m. Admins may write it.
 	MinimumRuntimeAnnotation = "tranche.dev/minimum-runtime"
 
+	// PreemptionNoticeAnnotation overrides, on a ClusterQueue, preemption.notice of the configuration for the stages that run there: a duration, as 2m.
+	// Admins may write it.
+	PreemptionNoticeAnnotation = "tranche.dev/preemption-notice"
+
 	// CheckpointedAtAnnotation says, on a JobSet, since when its work would be lost if it were evicted now: the time of its last checkpoint, as
 	// 2026-01-02T15:04:05Z. Preemption prefers victims that lose less, with preemption.leastWork. Users may write it.
 	CheckpointedAtAnnotation = "tranche.dev/checkpointed-at"
@@ -208,6 +212,10 @@ const (
 // WaitingCondition is the type of a condition of quota Workloads that hold no quota. Its reason is the finest of Kueue's reasons, such as
 // WaitingForQuota, and its message is for the user: the condition QuotaReserved has the reason and the message that Kueue writes.
 const WaitingCondition = "tranche.dev/Waiting"
+
+// PreemptionPendingCondition is the type of a condition of quota Workloads, and of JobSets. It is true while a stage that is preempted still runs, until
+// the time in its message. It is false once the preemption has begun, or the notice was withdrawn.
+const PreemptionPendingCondition = "PreemptionPending"
 
 // Admission gates: values in the annotation AdmissionGatedByAnnotation of quota Workloads.
 const (

@@ -169,7 +169,7 @@ func (x *situation) noteRefusals() {
 			x.refused[d.Stage] = d.Refusal.String()
 		case admission.Admit:
 			delete(x.refused, d.Stage)
-		case admission.Evict:
+		case admission.Evict, admission.Notice:
 		}
 	}
 }
@@ -207,6 +207,8 @@ func aboutOf(d admission.Decision) (key admission.StageKey, uid types.UID, id ad
 	case admission.Admit:
 		return d.Stage, d.UID, d.ID
 	case admission.Evict:
+		return d.Stage, d.UID, d.ID
+	case admission.Notice:
 		return d.Stage, d.UID, d.ID
 	case admission.Refuse:
 		return d.Stage, d.UID, 0

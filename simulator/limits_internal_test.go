@@ -33,8 +33,12 @@ func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 		w.Timeout = &metav1.Duration{Duration: time.Duration(rapid.IntRange(1, 10).Draw(t, "timeout")) * time.Minute}
 		w.RequeuingStrategy.Timestamp = rapid.SampledFrom([]configapi.RequeuingTimestamp{configapi.RequeuingTimestampEviction, configapi.RequeuingTimestampCreation}).Draw(t, "timestamp")
 	}
+	if rapid.Bool().Draw(t, "looks ahead") {
+		file.LookAhead.MaxAhead = new(rapid.Int32Range(0, 2).Draw(t, "most ahead"))
+	}
 	if rapid.Bool().Draw(t, "protects") {
 		file.Preemption.MinimumRuntime = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 20).Draw(t, "minimum runtime")) * time.Minute}
+		file.Preemption.Notice = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 10).Draw(t, "notice")) * 30 * time.Second}
 		file.Preemption.LeastWork = new(rapid.Bool().Draw(t, "least work"))
 	}
 	file.SetDefaults()

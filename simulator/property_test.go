@@ -48,7 +48,8 @@ func randomLines(t *rapid.T) []string {
 		// Pods become ready, and restarted Jobs time out, at the same instants at which the manager crashes.
 		"config wait-for-pods-ready.timeout=2m wait-for-pods-ready.recovery-timeout=1m wait-for-pods-ready.requeuing-strategy.backoff-base-seconds=60\n",
 	}).Draw(t, "config")
-	lines := []string{"# Whatever may happen.\n", config, "admissioncheck c\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
+	ahead := rapid.SampledFrom([]string{"", "config look-ahead.max-ahead=0\n", "config look-ahead.max-ahead=1\n"}).Draw(t, "ahead")
+	lines := []string{"# Whatever may happen.\n", config, ahead, "admissioncheck c\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"})
 	policy := rapid.SampledFrom([]string{"Safe", "Reserve", "Greedy"})
 	for _, queue := range []string{"x", "y"} {
@@ -57,7 +58,8 @@ func randomLines(t *rapid.T) []string {
 			rapid.SampledFrom([]string{"", " within=LowerPriority", " checks=c@b"}).Draw(t, "more"),
 			rapid.SampledFrom([]string{"", " costart=1m", " costart=0s", " costart=Never"}).Draw(t, "co-start")+
 				rapid.SampledFrom([]string{"", " reserve-after=0s", " reserve-after=2m"}).Draw(t, "reservation")+
-				rapid.SampledFrom([]string{"", " minimum-runtime=4m"}).Draw(t, "minimum runtime")))
+				rapid.SampledFrom([]string{"", " minimum-runtime=4m"}).Draw(t, "minimum runtime")+
+				rapid.SampledFrom([]string{"", " preemption-notice=2m", " preemption-notice=90s"}).Draw(t, "notice")))
 	}
 	var jobs, jobSets []string
 	for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {

@@ -118,6 +118,9 @@ var (
 	indexes = regexp.MustCompile(`^[0-9]+-[0-9]+$`)
 )
 
+// notice matches the part of the condition PreemptionPending that decides: when a quota Workload is evicted, and the UID of its preemptor.
+var notice = regexp.MustCompile(`^The pods end at [-0-9TZ:]+, to accommodate a workload \(UID: [-0-9a-zA-Z]+,`)
+
 // isWord reports whether a string is no name.
 func isWord(s string) bool {
 	return s == "" || words.Has(s) || number.MatchString(s) || isKnownKey(s) && !strings.ContainsAny(s, ",;:= ")
@@ -163,6 +166,8 @@ func (w *walker) walk(v reflect.Value, field string) {
 		w.walkStruct(v)
 	case kind == reflect.Map:
 		w.walkMap(v)
+	case field == "Condition.Message" && notice.MatchString(v.String()):
+		v.SetString(notice.FindString(v.String()))
 	case kind == reflect.String && !isKept(v.Type(), field):
 		v.SetString(w.name(v.String()))
 	}
@@ -232,7 +237,7 @@ func (w *walker) value(key, value string) string {
 	switch key {
 	case apis.JobUIDLabel, apis.PlanUIDLabel, apis.ExtraLabel, jobset.JobSetUIDKey, "batch.kubernetes.io/controller-uid", "controller-uid",
 		apis.DevicesAnnotation, apis.StartedAnnotation, apis.IdleSinceAnnotation, apis.StageAdmissionAnnotation,
-		apis.CoStartAnnotation, apis.ReserveAfterAnnotation, apis.MinimumRuntimeAnnotation, apis.CheckpointedAtAnnotation:
+		apis.CoStartAnnotation, apis.ReserveAfterAnnotation, apis.MinimumRuntimeAnnotation, apis.PreemptionNoticeAnnotation, apis.CheckpointedAtAnnotation:
 		// UIDs, times, and names of resources.
 		return value
 	case apis.TimelineAnnotation, apis.FinishedStagesAnnotation:

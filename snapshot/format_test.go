@@ -383,6 +383,23 @@ func TestPseudonyms(t *testing.T) {
 	}
 }
 
+// The time and the preemptor of a notice decide: only the names behind them are replaced.
+func TestPseudonymsKeepNotices(t *testing.T) {
+	const decides = "The pods end at 2026-01-02T15:04:05Z, to accommodate a workload (UID: 5a1f-77,"
+	for message, want := range map[string]string{
+		decides + " JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /secret; preemptee path: /secret": decides,
+		"secret " + decides: "",
+	} {
+		w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns-a"}}
+		w.Status.Conditions = []metav1.Condition{{Type: apis.PreemptionPendingCondition, Status: metav1.ConditionTrue, Message: message}}
+		s := &snapshot.Snapshot{Workloads: []*kueue.Workload{w}}
+		got := read(t, write(t, s, snapshot.NewAnonymizer())).Workloads[0].Status.Conditions[0].Message
+		if want != "" && got != want || strings.Contains(got, "secret") {
+			t.Errorf("message %q, want %q", got, want)
+		}
+	}
+}
+
 // Compound values keep their form, so that the engine and the controllers read the same from them.
 func TestPseudonymsInAnnotations(t *testing.T) {
 	a := snapshot.NewAnonymizer()
@@ -404,6 +421,7 @@ func TestPseudonymsInAnnotations(t *testing.T) {
 		"a truth":         {"tranche.dev/hold", "true", "true"},
 		"a duration":      {"tranche.dev/co-start-reserve-for", "1h30m", "1h30m"},
 		"a minimum":       {"tranche.dev/minimum-runtime", "30m", "30m"},
+		"a notice":        {"tranche.dev/preemption-notice", "2m", "2m"},
 		"a checkpoint":    {"tranche.dev/checkpointed-at", "2026-01-01T00:00:00+01:00", "2026-01-01T00:00:00+01:00"},
 		"a time":          {"tranche.dev/started", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"},
 		"the JobSet":      {"tranche.dev/jobset", "fine-tune", n("fine-tune")},

@@ -68,27 +68,35 @@ func (w *writer) evictIfAwaited(ctx context.Context, d *retriedEviction) {
 // its own counters, and must not restore a reservation that is gone. It reads the cache first, and the API server if the cache lacks the
 // reservation.
 func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before, after *kueue.Workload, err error) {
-	before = &kueue.Workload{}
-	err = w.config.Client.Get(ctx, d.Stage, before)
-	if err == nil && !isHeld(before, d.UID) && !isOver(before, d.UID) || apierrors.IsNotFound(err) {
-		before = &kueue.Workload{}
-		err = w.config.Reader.Get(ctx, d.Stage, before)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
-	}
-	if !isHeld(before, d.UID) {
-		return before, nil, nil
+	before, err = w.readHolder(ctx, d.Stage, d.UID)
+	if err != nil || !isHeld(before, d.UID) {
+		return before, nil, err
 	}
 	e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 	if d.Preemption != nil {
 		e.Preempted = d.Preemption.Reason
-		if e.Message, err = w.preemptionMessage(ctx, d); err != nil {
+		p, err := w.preemptor(ctx, d.Preemption)
+		if err != nil {
 			return nil, nil, err
 		}
+		e.Message = workloadstatus.PreemptionMessage(p)
 	}
 	after, err = w.apply(ctx, before, workloadstatus.Evicted(before, e, time.Now()), before.ResourceVersion)
 	return before, after, err
+}
+
+// readHolder reads a quota Workload that has to release its quota from the cache, or from the API server if the cache lacks the reservation.
+func (w *writer) readHolder(ctx context.Context, stage admission.StageKey, uid types.UID) (*kueue.Workload, error) {
+	seen := &kueue.Workload{}
+	err := w.config.Client.Get(ctx, stage, seen)
+	if err == nil && !isHeld(seen, uid) && !isOver(seen, uid) || apierrors.IsNotFound(err) {
+		seen = &kueue.Workload{}
+		err = w.config.Reader.Get(ctx, stage, seen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read quota Workload %s: %w", stage, err)
+	}
+	return seen, nil
 }
 
 // isHeld reports whether the quota Workload holds quota that can be evicted.
@@ -102,20 +110,18 @@ func isOver(workload *kueue.Workload, uid types.UID) bool {
 	return workload.UID != uid || quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
 }
 
-// preemptionMessage returns the message about the preemptor for the status of the victim.
-func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (string, error) {
+// preemptor returns what the status of the victim reports about its preemptor.
+func (w *writer) preemptor(ctx context.Context, d *admission.Preemption) (workloadstatus.Preemptor, error) {
 	var preemptor kueue.Workload
-	err := w.config.Client.Get(ctx, d.Preemption.Preemptor, &preemptor)
+	err := w.config.Client.Get(ctx, d.Preemptor, &preemptor)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("read the preemptor, quota Workload %s: %w", d.Preemption.Preemptor, err)
+		return workloadstatus.Preemptor{}, fmt.Errorf("read the preemptor, quota Workload %s: %w", d.Preemptor, err)
 	}
-	p := workloadstatus.Preemptor{
-		UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason, Path: d.Preemption.PreemptorPath, VictimPath: d.Preemption.VictimPath,
-	}
+	p := workloadstatus.Preemptor{UID: d.PreemptorUID, Reason: d.Reason, Path: d.PreemptorPath, VictimPath: d.VictimPath}
 	if preemptor.UID == p.UID {
 		p.JobUID = preemptor.Labels[apis.JobUIDLabel]
 	}
-	return workloadstatus.PreemptionMessage(p), nil
+	return p, nil
 }
 
 // announcePreemption emits Events for the victim and for the preemptor.

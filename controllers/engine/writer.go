@@ -82,6 +82,8 @@ func (w *writer) add(decision admission.Decision) {
 		}
 	case retriedEviction:
 		w.order(d.Stage, d)
+	case admission.Notice:
+		w.order(d.Stage, d)
 	case admission.Refuse:
 		w.refusals.add(&d, time.Now())
 	}
@@ -153,6 +155,8 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 			w.evict(ctx, &d)
 		case retriedEviction:
 			w.evictIfAwaited(ctx, &d)
+		case admission.Notice:
+			w.notify(ctx, &d)
 		case admission.Refuse: // is no order
 		}
 	}

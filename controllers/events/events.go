@@ -86,6 +86,16 @@ func Evicted(reason, message string) Event { return normal(reason, "Evict", "%s"
 // Preempted reports that a quota Workload is preempted, and for which other one.
 func Preempted(message string) Event { return normal("Preempted", "Evict", "%s", message) }
 
+// PreemptionPending reports when a stage will be preempted, which runs until then. The message is that of the condition PreemptionPending.
+func PreemptionPending(message string) Event {
+	return warning("PreemptionPending", "GiveNotice", "%s", message)
+}
+
+// PreemptionWithdrawn reports that a stage with notice of its preemption goes on running.
+func PreemptionWithdrawn(message string) Event {
+	return normal("PreemptionWithdrawn", "WithdrawNotice", "%s", message)
+}
+
 // PreemptedWorkload reports on a quota Workload that another one is preempted for it.
 func PreemptedWorkload(victim, uid, queue string) Event {
 	return normal("PreemptedWorkload", "PreemptedWorkload", "Preempted %s (UID: %s) in ClusterQueue %s", victim, uid, queue)

@@ -80,6 +80,8 @@ func all() []struct {
 		{"quota Workload", events.Admitted("research", 90*time.Second)},
 		{"quota Workload", events.Evicted("EvictedDueToPodsReadyTimeout", `Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 3 pods were not ready: 1 with container "main" waiting (ImagePullBackOff)`)},
 		{"quota Workload", events.Preempted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml; preemptor: Workload "urgent"`)},
+		{"quota Workload and its owner", events.PreemptionPending(`The pods end at 2026-01-02T15:04:05Z, to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml`)},
+		{"quota Workload and its owner", events.PreemptionWithdrawn("The preemptor no longer waits for the quota")},
 		{"quota Workload", events.PreemptedWorkload(`Workload "patient"`, "88d3", "ml")},
 		{"quota Workload", events.AdmissionGated("example.com/budget")},
 		{"quota Workload", events.AdmissionGateCleared()},

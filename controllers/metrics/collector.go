@@ -58,6 +58,8 @@ var (
 	localShare       = gauge("kueue_local_queue_admission_fair_sharing_usage", "Past and current usage of the LocalQueue, and that of imminent admissions, weighted by resource and divided by the weight of the LocalQueue. Only with admission fair sharing.", ofLocalQueue("cluster_queue"))
 	localUsage       = gauge("kueue_local_queue_resource_usage", "Quota held by admitted quota Workloads.", ofLocalQueue("flavor", "resource"))
 
+	preparedAhead = gauge("tranche_prepared_ahead", "Number of JobSets of which a stage without accelerators runs or has finished, and none with accelerators has been admitted. Only with lookAhead.stages: 1.", ofQueue())
+
 	cohortInfo     = gauge("kueue_cohort_info", "Always 1. The labels name the parent Cohort and the root Cohort of the Cohort.", ofCohort("parent_cohort", "root_cohort"))
 	cohortShare    = gauge("kueue_cohort_weighted_share", "Share of the quota that the Cohort borrows, divided by its weight, in thousandths; NaN if it borrows with weight 0. Only with fair sharing.", ofCohort())
 	cohortQuota    = gauge("kueue_cohort_subtree_quota", "Nominal quota of the Cohort, and the quota that the Cohorts and ClusterQueues below it lend.", ofCohort("flavor", "resource"))
@@ -71,7 +73,7 @@ var isOne = map[bool]float64{true: 1}
 // gauges returns all gauges.
 func gauges() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		engineUp, takeover, pending, reserving, running, done, unadmitted, queueStatus, queueInfo, queueShare, reservation, usage, requested,
+		engineUp, takeover, pending, reserving, running, done, unadmitted, queueStatus, queueInfo, queueShare, reservation, usage, requested, preparedAhead,
 		nominal, borrowingLimit, lendingLimit,
 		localPending, localReserving, localRunning, localDone, localUnadmitted, localStatus, localReservation, localUsage, localShare,
 		cohortInfo, cohortShare, cohortQuota, cohortReserved, cohortRunning,
@@ -154,6 +156,7 @@ func (s sink) clusterQueue(q *admission.ClusterQueueStats) {
 	s.send(pending, float64(q.Inadmissible), q.Name, "inadmissible", s.role)
 	s.send(reserving, float64(q.Reserving), q.Name, s.role)
 	s.send(running, float64(q.Admitted), q.Name, s.role)
+	s.send(preparedAhead, float64(q.PreparedAhead), q.Name, s.role)
 	s.send(done, float64(q.Finished), q.Name, s.role)
 	s.send(queueInfo, 1, q.Name, q.Cohort, q.Root, s.role)
 	for cause, n := range q.Unadmitted {

@@ -170,6 +170,11 @@ func (m *Metrics) Ungated(workload *kueue.Workload, at time.Time) {
 	}
 }
 
+// Noticed counts one notice of a preemption that was given, or withdrawn, to a stage in a ClusterQueue.
+func (m *Metrics) Noticed(clusterQueue, action string) {
+	m.notices.WithLabelValues(clusterQueue, action).Inc()
+}
+
 // DeadlockResolved counts one stage that was evicted to resolve a deadlock.
 func (m *Metrics) DeadlockResolved(clusterQueue string) {
 	m.deadlockEvictions.WithLabelValues(clusterQueue).Inc()
@@ -186,7 +191,7 @@ func (m *Metrics) Decided(decisions []admission.Decision, took time.Duration) {
 			if result == "" {
 				result = "inadmissible"
 			}
-		case admission.Evict:
+		case admission.Evict, admission.Notice:
 		}
 	}
 	if result != "" {

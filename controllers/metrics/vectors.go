@@ -114,9 +114,9 @@ func newKueueVectors(all *catalogue) kueueVectors {
 
 // stageVectors are metrics of Tranche alone.
 type stageVectors struct {
-	stageWait, stageHold                                                *prometheus.HistogramVec
-	idleQuota, mismatches, admissions, writeFailures, deadlockEvictions *prometheus.CounterVec
-	releases, audits                                                    prometheus.Counter
+	stageWait, stageHold                                                         *prometheus.HistogramVec
+	idleQuota, mismatches, admissions, writeFailures, deadlockEvictions, notices *prometheus.CounterVec
+	releases, audits                                                             prometheus.Counter
 }
 
 func newStageVectors(all *catalogue) stageVectors {
@@ -138,6 +138,9 @@ func newStageVectors(all *catalogue) stageVectors {
 		deadlockEvictions: all.counter("tranche_deadlock_evictions_total",
 			"Number of stages evicted to resolve a deadlock, by ClusterQueue. Admissions cause no deadlock, but changes of queues and quotas can.",
 			[]string{"cluster_queue"}),
+		notices: all.counter("tranche_preemption_notices_total",
+			"Number of stages that were given notice of their preemption, by ClusterQueue of the stage. Action is Given or Withdrawn.",
+			[]string{"cluster_queue", "action"}),
 		releases: all.total("tranche_released_jobs_total", "Number of child Jobs released, so that their pods can start."),
 		audits: all.total("tranche_ledger_audits_total",
 			"Number of times that the charges of the engine were compared with the quota Workloads. The leader does this every minute."),

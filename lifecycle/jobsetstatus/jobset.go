@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -92,7 +93,7 @@ func UnqueuedProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition 
 
 // JobSetProgress returns the conditions of a JobSet that is queued.
 func JobSetProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
-	return timed(js, stageAdmitted(summary), inProgress(summary))
+	return timed(js, append(preemptionPending(js, summary), stageAdmitted(summary), inProgress(summary))...)
 }
 
 // stageAdmitted returns the condition StageAdmitted.
@@ -266,5 +267,5 @@ func Has(all []metav1.Condition, one metav1.Condition) bool {
 
 // IsOwned reports whether the stage controller owns conditions of this type on JobSets.
 func IsOwned(conditionType string) bool {
-	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, StartExpected}, conditionType)
+	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, StartExpected, apis.PreemptionPendingCondition}, conditionType)
 }

@@ -3,8 +3,11 @@ package jobsetstatus
 import (
 	"fmt"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -14,8 +17,36 @@ import (
 func JobSetEvicted(js *jobsetapi.JobSet, stages int, cause StageState) []metav1.Condition {
 	e := workloadstatus.EvictionOf(cause.Workload)
 	summary := Summary{Stages: stages, Current: []StageState{cause}}
-	return timed(js, metav1.Condition{
+	return timed(js, append(preemptionPending(js, summary), metav1.Condition{
 		Type: StageAdmitted, Status: metav1.ConditionFalse, Reason: e.EventReason(),
 		Message: fmt.Sprintf("Evicted from %s, waiting for its pods to end: %s", title(summary, cause), e.Message),
-	}, inProgress(summary))
+	}, inProgress(summary))...)
+}
+
+// preemptionPending returns the condition PreemptionPending of a JobSet that has or had notice of its preemption. It is that of the quota Workload of its
+// first stage with notice; without one it keeps the reason why the last notice ended.
+func preemptionPending(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
+	before := apimeta.FindStatusCondition(js.Status.Conditions, apis.PreemptionPendingCondition)
+	ended := metav1.Condition{Type: apis.PreemptionPendingCondition, Status: metav1.ConditionFalse, Reason: "Ended", Message: "The stages that had notice no longer run"}
+	for i := range summary.Current {
+		st := &summary.Current[i]
+		if st.Workload == nil {
+			continue
+		}
+		c := apimeta.FindStatusCondition(st.Workload.Status.Conditions, apis.PreemptionPendingCondition)
+		switch {
+		case c == nil:
+		case c.Status == metav1.ConditionTrue && quotaworkload.HoldsQuota(st.Workload):
+			return []metav1.Condition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
+		case c.Status == metav1.ConditionFalse:
+			ended.Reason, ended.Message = c.Reason, c.Message
+		}
+	}
+	switch {
+	case before == nil:
+		return nil
+	case before.Status == metav1.ConditionFalse:
+		ended.Reason, ended.Message = before.Reason, before.Message
+	}
+	return []metav1.Condition{ended}
 }

@@ -61,6 +61,7 @@ func (s *statusBuilder) reserve(admission *kueue.Admission) {
 // release sets the conditions of a Workload that holds nothing and why, and adds the time that it was admitted. The draft has no admission.
 func (s *statusBuilder) release(w quotaworkload.Wait) {
 	s.wait(w)
+	s.endNotice(w.Reason, "The quota is released: "+w.Message)
 	admitted := apimeta.FindStatusCondition(s.status.Conditions, kueue.WorkloadAdmitted)
 	if admitted == nil && s.workload.Status.Admission == nil {
 		return

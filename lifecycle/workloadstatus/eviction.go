@@ -47,6 +47,7 @@ func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.Workload
 	if e.Preempted != "" {
 		s.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, quotaworkload.WithEarlierPreemptors(e.Message, workload))
 	}
+	s.endNotice(e.FullReason(), "The stage is evicted: "+e.Message)
 	s.resetChecks()
 	if e.Reason == kueue.WorkloadDeactivated {
 		s.deactivate(e.FullReason(), e.Message)

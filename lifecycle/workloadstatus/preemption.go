@@ -42,12 +42,39 @@ type Preemptor struct {
 // PreemptionMessage returns the message of Kueue for a preemption. It names neither the preemptor nor its namespace: a user who may read its
 // objects can look up the UIDs.
 func PreemptionMessage(p Preemptor) string {
-	return fmt.Sprintf(quotaworkload.PreemptedFor+"%s, JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
-		cmp.Or(string(p.UID), unknown), cmp.Or(p.JobUID, unknown), right(p.Reason), cmp.Or(p.Path, unknown), cmp.Or(p.VictimPath, unknown))
+	return quotaworkload.PreemptedFor + p.uid() + "," + p.why()
+}
+
+func (p *Preemptor) uid() string { return cmp.Or(string(p.UID), unknown) }
+
+func (p *Preemptor) why() string {
+	return fmt.Sprintf(" JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
+		cmp.Or(p.JobUID, unknown), right(p.Reason), cmp.Or(p.Path, unknown), cmp.Or(p.VictimPath, unknown))
 }
 
 // unknown replaces what is not known in the message of a preemption.
 const unknown = "UNKNOWN"
+
+// Noticed returns the status of a quota Workload that goes on running until its preemption at a time.
+func Noticed(workload *kueue.Workload, ends time.Time, p Preemptor, now time.Time) kueue.WorkloadStatus {
+	s := newHoldingStatusBuilder(workload, now)
+	s.set(apis.PreemptionPendingCondition, metav1.ConditionTrue, p.Reason, quotaworkload.NoticeMessage(ends, p.uid())+p.why())
+	return s.status
+}
+
+// NoticeWithdrawn returns the status of a quota Workload whose preemptor no longer waits.
+func NoticeWithdrawn(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
+	s := newHoldingStatusBuilder(workload, now)
+	s.endNotice("Withdrawn", "The preemptor no longer waits for the quota")
+	return s.status
+}
+
+// endNotice ends the notice of a preemption, if the Workload has one.
+func (s *statusBuilder) endNotice(reason, message string) {
+	if quotaworkload.IsTrue(s.workload, apis.PreemptionPendingCondition) {
+		s.set(apis.PreemptionPendingCondition, metav1.ConditionFalse, reason, message)
+	}
+}
 
 // NameOf returns the name of a quota Workload for readers of a namespace. It does not disclose names of other namespaces.
 func NameOf(reader string, workload types.NamespacedName) string {

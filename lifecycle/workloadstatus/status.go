@@ -68,7 +68,7 @@ func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.
 func admissionTypes() []string {
 	return []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued,
-		kueue.WorkloadDeactivationTarget, kueue.WorkloadBlockedOnPreemptionGates, apis.WaitingCondition,
+		kueue.WorkloadDeactivationTarget, kueue.WorkloadBlockedOnPreemptionGates, apis.WaitingCondition, apis.PreemptionPendingCondition,
 	}
 }
 

@@ -148,6 +148,7 @@ func (r *run) decided(decision admission.Decision) {
 		if result := r.results[ownerOf(d.Stage, r.Workloads[d.Stage])]; result != nil {
 			result.Evictions++
 		}
+	case admission.Notice:
 	}
 }
 

@@ -63,8 +63,11 @@ func settings(c *Config) []Option {
 		{Key: "devices", set: into(&c.Devices, deviceMapping)},
 		{Key: "fair-sharing", set: into(&c.FairSharing, truth)},
 		{Key: "keep-place-after-eviction", set: into(&c.KeepPlaceAfterEviction, truth)},
+		{Key: "look-ahead.max-ahead", set: then(count, func(n int32) { c.LookAhead.MaxAhead = int(n) })},
+		{Key: "look-ahead.stages", set: then(lookAhead, func(v string) { c.LookAhead.IsEnabled = v == "1" })},
 		{Key: "preemption.least-work", set: into(&c.LeastWork, truth)},
 		{Key: "preemption.minimum-runtime", set: into(&c.MinimumRuntime, duration)},
+		{Key: "preemption.notice", set: into(&c.PreemptionNotice, duration)},
 		{Key: "preemption-strategies", set: into(&c.PreemptionStrategies, list(anyText[preempt.Strategy]))},
 		{Key: "reservation.after", set: then(span, func(v string) { c.Reservation = reservation(v) })},
 		{Key: "stage-admission", set: into(&c.StageAdmission, anyText)},
@@ -84,6 +87,8 @@ func reservation(after string) admission.Reservation {
 	d, err := time.ParseDuration(after)
 	return admission.Reservation{IsEnabled: err == nil, After: d}
 }
+
+func lookAhead(stages string) (string, error) { return oneOf[string](stages, "0|1") }
 
 // Settings returns the names of all settings.
 func Settings() []string { return keysOf(settings(&Config{})) }

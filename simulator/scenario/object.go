@@ -164,6 +164,9 @@ func queueOptions(o *kueue.ClusterQueue) []Option {
 		{"reserve-after", "TIME|Never", "How long a stage waits before quota is reserved for it, as annotation tranche.dev/reserve-after.", then(span, func(v string) {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.ReserveAfterAnnotation, v)
 		})},
+		{"preemption-notice", "TIME", "How long a stage that is preempted here goes on running, as annotation tranche.dev/preemption-notice.", then(duration, func(d time.Duration) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.PreemptionNoticeAnnotation, d.String())
+		})},
 		stopPolicy(&spec.StopPolicy),
 		{
 			"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken.",

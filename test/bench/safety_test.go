@@ -140,7 +140,7 @@ func (y *yard) decide() (admitted, refused int, took time.Duration) {
 			}
 		case admission.Refuse:
 			refused++
-		case admission.Evict:
+		case admission.Evict, admission.Notice:
 			y.b.Fatalf("%s", d)
 		}
 	}

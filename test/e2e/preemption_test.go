@@ -1,15 +1,22 @@
 package e2e_test
 
 import (
+	"context"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
@@ -47,4 +54,54 @@ var _ = Describe("A more important JobSet", func() {
 		t.expectOver(ctx, "victim", jobset.JobSetCompleted)
 		t.expectNoRestart(ctx, "victim")
 	}, SpecTimeout(specTimeout))
+
+	It("gives a JobSet notice, withdraws the notice when it is deleted, and preempts it at the end of the next notice", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
+		patch := client.RawPatch(types.MergePatchType, []byte(
+			`{"metadata":{"annotations":{"tranche.dev/preemption-notice":"1h"}},"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`))
+		Expect(env.Admin.Patch(ctx, queue, patch)).To(Succeed())
+		submit(ctx, t.deepSpeed("victim"))
+		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+
+		t.createUrgent(ctx, "20")
+		t.expectNotice(ctx, "victim", metav1.ConditionTrue, kueue.InClusterQueueReason)
+		t.expectSays(ctx, "urgent", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, "they have notice until")
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+		for _, stage := range []string{"launcher", "trainer-node"} {
+			notice := quotaworkload.NoticeOf(t.workload(ctx, Default, "victim", stage))
+			Expect(notice).NotTo(BeNil(), stage)
+			Expect(notice.Preemptor).To(Equal(t.workload(ctx, Default, "urgent", "urgent").UID), stage)
+			Expect(time.Until(notice.Ends)).To(BeNumerically("~", time.Hour, 5*time.Minute), stage)
+		}
+		t.expectEvent(ctx, "victim", "PreemptionPending")
+
+		Expect(env.Admin.Delete(ctx, &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "urgent"}},
+			client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		t.expectNotice(ctx, "victim", metav1.ConditionFalse, "Withdrawn")
+		t.expectEvent(ctx, "victim", "PreemptionWithdrawn")
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+		Eventually(func() bool {
+			return apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: "urgent"}, &jobsetapi.JobSet{}))
+		}).WithContext(ctx).Should(BeTrue())
+
+		shorter := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tranche.dev/preemption-notice":"1s"}}}`))
+		Expect(env.Admin.Patch(ctx, queue, shorter)).To(Succeed())
+		t.createUrgent(ctx, "20")
+		t.expectStages(ctx, "urgent", "urgent=ready")
+		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=waiting", "trainer-node=closed")
+		t.expectNotice(ctx, "victim", metav1.ConditionFalse, kueue.WorkloadEvictedByPreemption)
+		t.expectNoRestart(ctx, "victim")
+	}, SpecTimeout(specTimeout))
 })
+
+// expectNotice waits for the condition PreemptionPending of a JobSet.
+func (t team) expectNotice(ctx context.Context, name string, status metav1.ConditionStatus, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		c := apimeta.FindStatusCondition(t.jobSet(ctx, g, name).Status.Conditions, apis.PreemptionPendingCondition)
+		g.Expect(c).NotTo(BeNil())
+		g.Expect(*c).To(And(HaveField("Status", status), HaveField("Reason", reason)))
+	}).WithContext(ctx).Should(Succeed())
+}

@@ -181,6 +181,21 @@ var _ = Describe("The guards of created objects", func() {
 		Expect(env.adminClient.Create(ctx, queue, client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(patience))
 
+	It("refuse a notice of preemption that has no meaning", func(ctx SpecContext) {
+		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "guards-", Annotations: map[string]string{apis.PreemptionNoticeAnnotation: "-2m"},
+		}}
+		expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll),
+			`metadata.annotations: tranche.dev/preemption-notice must be a duration from 0s to 8760h, such as 90s or 1h30m, not "-2m"`)
+		queue.Annotations[apis.PreemptionNoticeAnnotation] = "2m"
+		Expect(env.adminClient.Create(ctx, queue, client.DryRunAll)).To(Succeed())
+		localQueue := &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "guards-", Namespace: namespace, Annotations: queue.Annotations}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
+		}
+		expectAnswer(env.adminClient.Create(ctx, localQueue, client.DryRunAll),
+			"metadata.annotations: tranche.dev/preemption-notice has no effect on a LocalQueue; set it on the ClusterQueue")
+	}, SpecTimeout(patience))
+
 	DescribeTable("let users write when the work of a JobSet was saved", func(ctx SpecContext, value, answer string) {
 		js := newQueued(namespace, "guarded", "a")
 		js.Annotations = map[string]string{apis.CheckpointedAtAnnotation: value}

@@ -24,7 +24,7 @@ func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
 		isSupported, isInPlan, flavorsExist, growthFitsLimits, PeakFitsLimits,
-		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe, delaysNone,
+		jobSetStays, podsAreReady, isNotFarAhead, isNotBehind, quotaFits, checksAreFew, stateStaysSafe, delaysNone,
 	}
 }
 
@@ -174,7 +174,7 @@ func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
 	switch {
 	case o.Infeasibility == nil:
 	case !o.Infeasibility.Oversized:
-		return lackRefusal(l.Queue, o.Infeasibility)
+		return LackRefusal(l.Queue, o.Infeasibility)
 	case ck.fitsInPart(l), ck.mayFitInPart(l):
 		return nil
 	default:
@@ -230,7 +230,8 @@ func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
 		"the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.Queue.Name)
 }
 
-func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *decision.Refusal {
+// LackRefusal refuses a stage for which no flavor can ever have enough.
+func LackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *decision.Refusal {
 	switch {
 	case infeasibility.Uncovered != "":
 		return decision.NewRefusal("ResourcesAreCovered", kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
@@ -266,7 +267,20 @@ func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
 		return nil
 	}
 	return decision.NewRefusal("JobSetStays", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		"waits until the pods of its own %s, which is being evicted, have terminated", l.JobSet.Owner.Kind)
+		"waits until the pods of its own %s, whose eviction is decided, have terminated", l.JobSet.Owner.Kind)
+}
+
+// isNotFarAhead keeps the number of JobSets small that have prepared all and wait for their accelerators. It blocks no other stage.
+func isNotFarAhead(ck *Checker, l *Candidate) *decision.Refusal {
+	ids, exceeds := ck.Ahead.Exceeds(l.Stage, l.Queue, l.JobSet)
+	if !exceeds {
+		return nil
+	}
+	for _, id := range append(ids, model.FewerAhead) {
+		l.wait(id, anyNews)
+	}
+	return decision.NewRefusal("FewAreAhead", kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		"%d JobSets of ClusterQueue %s are prepared ahead (lookAhead.maxAhead), and the accelerators of this JobSet are not free", ck.m.Config.LookAhead.MaxAhead, l.Queue.Name)
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"github.com/tranche-dev/tranche/admission/internal/lookahead"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/wording"
 )
@@ -9,11 +10,13 @@ import (
 type Checker struct {
 	wording.Wording
 	m *model.Model
+	// Ahead has the JobSets that are prepared ahead.
+	Ahead *lookahead.Board
 	// Suspects are the JobSets that may have come to wait for each other.
 	Suspects map[*model.JobSet]struct{}
 }
 
 // New returns a Checker of the stages of a Model.
 func New(m *model.Model) *Checker {
-	return &Checker{Wording: wording.Wording{Model: m}, m: m, Suspects: map[*model.JobSet]struct{}{}}
+	return &Checker{Wording: wording.Wording{Model: m}, m: m, Ahead: lookahead.New(m), Suspects: map[*model.JobSet]struct{}{}}
 }

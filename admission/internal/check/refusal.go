@@ -2,13 +2,11 @@ package check
 
 import (
 	"fmt"
-	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
-	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -22,23 +20,6 @@ const (
 	StageUnsafe      = "StageUnsafe"
 	DelaysNone       = "DelaysNone"
 )
-
-// LackOf describes what a JobSet may need at once and cannot get.
-func LackOf(ck *Checker, j *model.JobSet) string {
-	if len(j.Claim.Peaks) > 0 {
-		peak := j.Claim.Peaks[0]
-		if above := ck.AboveMost(j.ClaimQueue, peak); len(above) > 0 {
-			return "its stages hold up to " + strings.Join(above, " and ")
-		}
-		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, and the holders of that quota cannot progress either"
-	}
-	for i, d := range j.Stages {
-		if o := ck.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
-			return fmt.Sprintf("stage %s could never be admitted: %s", j.Plan.Stages[i].Name, lackRefusal(j.ClaimQueue, o.Infeasibility).Message)
-		}
-	}
-	return "a stage could never be admitted"
-}
 
 // AddKueueMessage gives a refusal that is about quota the message that Kueue has for it.
 func (ck *Checker) AddKueueMessage(l *Candidate, r *decision.Refusal) {
@@ -69,7 +50,7 @@ func Choices(items []flavor.Item) []quota.Usage {
 }
 
 // RoomIsMade refuses a stage that waits for its victims to leave.
-func RoomIsMade(l *Candidate) *decision.Refusal {
+func (ck *Checker) RoomIsMade(l *Candidate) *decision.Refusal {
 	return decision.NewRefusal("RoomIsMade", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		"waits in ClusterQueue %s until the pods of the stages that it preempts have terminated", l.Queue.Name)
+		"waits in ClusterQueue %s until the pods of the stages that it preempts have terminated%s", l.Queue.Name, ck.Notice(l.Stage))
 }

@@ -34,7 +34,7 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	for s := range l.JobSet.Plan.Stages {
 		hold := l.JobSet.PlanGraph.HoldOf(s, 0)
 		if o := ck.m.Offer(l.JobSet.Stages[s], l.Queue); o.Infeasibility != nil && c.Items[hold] == nil && !c.Finished[hold] {
-			refusal := lackRefusal(l.Queue, o.Infeasibility)
+			refusal := LackRefusal(l.Queue, o.Infeasibility)
 			advice := ""
 			if o.Infeasibility.Oversized {
 				advice = ck.largestWhole(l)

@@ -156,10 +156,12 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 	cy.settleAccounts()
 	cy.retryPeaks()
 	cy.drain()
+	withdrawNotices(cy)
+	endNotices(cy)
 	cy.recoverFromDeadlock()
 	cy.evictPartialGroups()
 	cy.noteDeadlocks()
-	for len(cy.m.Schedule.Dirty)+len(cy.Held) > 0 || cy.noteDeadlocks() {
+	for len(cy.m.Schedule.Dirty)+len(cy.Held) > 0 || cy.noteDeadlocks() || withdrawNotices(cy) {
 		if len(cy.m.Schedule.Dirty) == 0 {
 			cy.rest()
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,7 +30,7 @@ func (cy *Cycle) recoverFromDeadlock() {
 			j := cy.m.JobSets[c.OwnerUID]
 			message := cy.whyRelief(j)
 			for _, s := range j.EvictionUnit.Stages {
-				if !s.IsLeaving() {
+				if !s.IsEvicting() {
 					cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message, ResolvesDeadlock: true})
 				}
 			}
@@ -86,7 +87,7 @@ func (cy *Cycle) decidesUnder(root *quota.Node) bool {
 // boundary.
 func (cy *Cycle) price(c *safety.Claim) safety.Price {
 	j := cy.m.JobSets[c.OwnerUID]
-	price := safety.Price{Priority: j.Priority()}
+	price := safety.Price{Priority: priorityOf(j)}
 	for _, s := range j.EvictionUnit.Stages {
 		seconds := max(0, cy.m.Now.Sub(s.ReservedAt).Seconds())
 		for _, held := range s.Entry.Usage {
@@ -96,6 +97,11 @@ func (cy *Cycle) price(c *safety.Claim) safety.Price {
 		}
 	}
 	return price
+}
+
+// priorityOf returns the highest priority of the stages of a JobSet that hold quota.
+func priorityOf(j *model.JobSet) int32 {
+	return slices.MaxFunc(j.EvictionUnit.Stages, func(a, b *model.Stage) int { return cmp.Compare(a.Priority, b.Priority) }).Priority
 }
 
 // compareClaims orders victims: least loss first, then lower priority, then latest submission or eviction.
@@ -112,5 +118,22 @@ func (cy *Cycle) whyRelief(j *model.JobSet) string {
 	if j.Claim.Mode == safety.Halted {
 		return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s, and other JobSets need its quota", j.Owner.Kind, j.ClaimQueue.Name)
 	}
-	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, check.LackOf(cy.check, j))
+	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, lackOf(cy, j))
+}
+
+// lackOf describes what a JobSet may need at once and cannot get.
+func lackOf(cy *Cycle, j *model.JobSet) string {
+	if len(j.Claim.Peaks) > 0 {
+		peak := j.Claim.Peaks[0]
+		if above := cy.check.AboveMost(j.ClaimQueue, peak); len(above) > 0 {
+			return "its stages hold up to " + strings.Join(above, " and ")
+		}
+		return "its stages need up to " + cy.check.List(peak.Without(j.Claim.Held)) + " more at once, and the holders of that quota cannot progress either"
+	}
+	for i, d := range j.Stages {
+		if o := cy.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
+			return fmt.Sprintf("stage %s could never be admitted: %s", j.Plan.Stages[i].Name, check.LackRefusal(j.ClaimQueue, o.Infeasibility).Message)
+		}
+	}
+	return "a stage could never be admitted"
 }

@@ -27,7 +27,7 @@ func (cy *Cycle) evict(s *model.Stage, d decision.Evict) {
 func (cy *Cycle) drain() {
 	for _, s := range slices.SortedFunc(maps.Keys(cy.m.Overdue), model.CompareStages) {
 		delete(cy.m.Overdue, s)
-		if reason, message := s.StoppedBy(); s.Reservation != nil && reason != "" && !s.IsLeaving() && s.Entry.ClusterQueue.Decides() {
+		if reason, message := s.StoppedBy(); s.Reservation != nil && reason != "" && !s.IsEvicting() && s.Entry.ClusterQueue.Decides() {
 			cy.evict(s, decision.Evict{Reason: reason, Message: message})
 		}
 	}

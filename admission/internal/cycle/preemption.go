@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/notice"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -47,34 +48,30 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 		cy.dropPeaks(l)
 	}
 	for _, v := range l.Victims {
+		unit := model.EvictionUnitOf(v.Holder)
 		message := fmt.Sprintf("preempted in ClusterQueue %s: %s", l.Queue.Name, v.Reason)
-		if from := model.EvictionUnitOf(v.Holder).Queue; from != l.Queue {
-			message += fmt.Sprintf(", reclaims %s from ClusterQueue %s", missing, from.Name)
+		if unit.Queue != l.Queue {
+			message += fmt.Sprintf(", reclaims %s from ClusterQueue %s", missing, unit.Queue.Name)
 		}
-		for _, s := range model.EvictionUnitOf(v.Holder).Stages {
-			if s.IsLeaving() {
-				continue
-			}
-			cy.evict(s, decision.Evict{
-				Reason:  kueue.WorkloadEvictedByPreemption,
-				Message: message,
-				Preemption: &decision.Preemption{
-					Preemptor: l.Stage.Key, PreemptorUID: l.Stage.UID, ClusterQueue: l.Queue.Name, Reason: v.Reason,
-					PreemptorPath: l.Queue.Node.Path(), VictimPath: model.EvictionUnitOf(v.Holder).Queue.Node.Path(),
-				},
-			})
+		preemption := decision.Preemption{
+			Preemptor: l.Stage.Key, PreemptorUID: l.Stage.UID, ClusterQueue: l.Queue.Name, Reason: v.Reason,
+			PreemptorPath: l.Queue.Node.Path(), VictimPath: unit.Queue.Node.Path(),
 		}
-		cy.m.ChangedReservations = append(cy.m.ChangedReservations, model.EvictionUnitOf(v.Holder).Queue)
+		if ends := noticeEnds(cy.m, unit.Queue, v.Holder, unit.Stages); ends.IsZero() {
+			preemptUnit(cy, v.Holder, unit.Stages, decision.Evict{Message: message, Preemption: &preemption})
+		} else {
+			giveNotice(cy, unit.Stages, notice.Notice{Ends: ends, Preemption: preemption})
+		}
+		cy.m.ChangedReservations = append(cy.m.ChangedReservations, unit.Queue)
 	}
 	cy.wakeForSurplus(before)
-	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
 	l.Effect = check.BlocksOthers
 	l.Waits = nil
 	for _, c := range l.Needed() {
 		l.WaitFor(c.ID, 0)
 	}
 	cy.check.WaitForOtherChoices(l)
-	cy.refuse(l, check.RoomIsMade(l))
+	cy.refuse(l, cy.check.RoomIsMade(l))
 	if len(l.Victims) > 0 && cy.fitsAlready(l) {
 		cy.m.Schedule.WakeQueue(l.Queue)
 	}

@@ -20,6 +20,10 @@ func (cy *Cycle) Settle(id decision.ID) {
 	case s.Assumed != nil && s.Assumed.Decision == id:
 		s.Assumed = nil
 		cy.m.Refresh(s)
+	case s.Notice.Decision() == id:
+		s.Notice.Settle()
+		cy.m.Refresh(s)
+		cy.m.Schedule.WakeQueueAndPreemptors(s.Entry.ClusterQueue)
 	case s.Evicting == id:
 		s.Evicting = 0
 		cy.m.Refresh(s)
@@ -46,6 +50,9 @@ func (cy *Cycle) NextTime() (at time.Time, ok bool) {
 	at, _, ok = cy.m.Timers.First()
 	if cy.m.Decay != nil && (!ok || cy.nextSample.Before(at)) {
 		at, ok = cy.nextSample, true
+	}
+	if ends, isNoticed := cy.m.Notices.First(cy.m.Now); isNoticed && (!ok || ends.Before(at)) {
+		at, ok = ends, true
 	}
 	return at, ok
 }

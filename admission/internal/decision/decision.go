@@ -3,6 +3,7 @@ package decision
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,18 @@ type Evict struct {
 	ResolvesDeadlock bool
 }
 
+// Notice reports to a stage that it will be evicted for a preemptor, and when: until then its pods run. The quota of the stage is promised to the
+// preemptor meanwhile. It must be settled.
+type Notice struct {
+	ID    ID
+	Stage StageKey
+	UID   types.UID
+	// Ends is when it is evicted, in whole seconds.
+	Ends time.Time
+	// Preemption is nil if the notice is withdrawn: the preemptor no longer waits.
+	Preemption *Preemption
+}
+
 // A Preemption describes for which stage a victim is evicted, and why.
 type Preemption struct {
 	Preemptor    StageKey
@@ -106,6 +119,8 @@ func (Admit) decision() {}
 
 func (Evict) decision() {}
 
+func (Notice) decision() {}
+
 func (Refuse) decision() {}
 
 func (d Admit) String() string { return "admit " + d.Stage.String() }
@@ -115,6 +130,13 @@ func (d Evict) String() string {
 		return "evict " + d.Stage.String() + " " + d.Preemption.Reason + " for " + d.Preemption.Preemptor.String()
 	}
 	return "evict " + d.Stage.String() + " " + d.Reason
+}
+
+func (d Notice) String() string {
+	if d.Preemption == nil {
+		return "withdraw the notice of " + d.Stage.String()
+	}
+	return "give notice to " + d.Stage.String() + " until " + d.Ends.UTC().Format(time.RFC3339) + " " + d.Preemption.Reason + " for " + d.Preemption.Preemptor.String()
 }
 
 func (d Refuse) String() string {

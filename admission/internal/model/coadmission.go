@@ -60,7 +60,7 @@ func standingOf(s *Stage) MemberState {
 	switch {
 	case s.Entry.Phase == Finished:
 		return hasFinished
-	case s.IsLeaving():
+	case s.IsEvicting():
 		return IsGoing
 	case s.Entry.IsCharged() && s.Reservation == nil:
 		return IsAssumed

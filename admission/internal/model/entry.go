@@ -73,6 +73,7 @@ func (m *Model) Refresh(s *Stage) {
 	m.SetEntry(s, m.EntryOf(s))
 	m.RenewEvictionUnits(s)
 	m.NoteIfOverdue(s)
+	m.Notices.Put(s, s.CurrentNotice())
 	m.Enqueue(s)
 	if j := m.JobSets[s.OwnerUID]; j != nil {
 		m.UpdateJobSet(j)

@@ -53,7 +53,7 @@ func (t *evictionUnit) isEvicting() bool { return t.Holder != nil && t.Holder.Is
 // wakeIfEvicting wakes the stages that may count on the quota of a unit that is evicted. The quota of a victim is reserved for its preemptor: only
 // the surplus is for others (cycle.wakeForSurplus).
 func (m *Model) wakeIfEvicting(t *evictionUnit) {
-	isVictim := func(s *Stage) bool { return s.Evicting != 0 && s.IsVictim }
+	isVictim := func(s *Stage) bool { return (s.Evicting != 0 || s.Notice.Decision() != 0) && s.IsVictim }
 	if t.isEvicting() && t.Queue.CohortTree != nil && !slices.ContainsFunc(t.Stages, isVictim) {
 		m.wake(t.Queue.CohortTree.Root, t.Holder.Usage, t.Queue.CohortTree)
 	}

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -80,7 +79,7 @@ func (m *Model) JobSet(uid types.UID) *JobSet {
 func (m *Model) NewTopic() quota.ID {
 	const last = math.MinInt32
 	if m.lastTopic == last {
-		m.lastTopic = AnyDue
+		m.lastTopic = FewerAhead
 	}
 	m.lastTopic--
 	return m.lastTopic
@@ -153,6 +152,9 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	for _, s := range j.Members {
 		m.Enqueue(s)
 	}
+	if m.Progressed != nil {
+		m.Progressed(j)
+	}
 }
 
 // claimOf computes what a JobSet may still come to hold. A JobSet that is being evicted has no claim.
@@ -191,15 +193,6 @@ func (m *Model) isHalted(j *JobSet) bool {
 
 // IsLeaving reports whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
 func (j *JobSet) IsLeaving() bool { return j.Members.Has((*Stage).takesAlong) }
-
-// OwnerOf returns the owner of a claim, and whether it still exists: a recorded claim can outlive it until the next scheduling cycle.
-func (m *Model) OwnerOf(c *safety.Claim) (owner decision.Owner, exists bool) {
-	j := m.JobSets[c.OwnerUID]
-	if j == nil {
-		return decision.Owner{}, false
-	}
-	return j.Owner, true
-}
 
 // replaceClaim updates the claim in the bank. A nil claim removes it.
 func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
@@ -275,9 +268,4 @@ func (j *JobSet) PeakReservedIn(q *ClusterQueue) quota.Usage {
 		return nil
 	}
 	return j.PeakReserved
-}
-
-// Priority returns the highest priority of the stages that hold quota.
-func (j *JobSet) Priority() int32 {
-	return slices.MaxFunc(j.EvictionUnit.Stages, func(a, b *Stage) int { return cmp.Compare(a.Priority, b.Priority) }).Priority
 }

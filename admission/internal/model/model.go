@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/notice"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/internal/timer"
@@ -43,6 +44,10 @@ type Model struct {
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
 	Timers              timer.Set[Timed]
+	// Progressed is called, if it is set, after the progress of a JobSet may have changed.
+	Progressed func(*JobSet)
+	// Notices has the stages that have notice of their preemption.
+	Notices notice.Board[*Stage]
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
 	Overdue       map[*Stage]struct{}
 	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]
@@ -87,7 +92,7 @@ func New(config settings.Config) (*Model, error) {
 		Demand:            demand.NewCatalog(config.Charges, config.Devices),
 		Schedule:          Schedule{IsStale: true},
 		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
-		lastTopic:         AnyDue,
+		lastTopic:         FewerAhead,
 		Meter:             fairshare.NewMeter(tree),
 		Finder:            finder,
 		Decay:             decay,

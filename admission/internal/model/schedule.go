@@ -20,17 +20,19 @@ type Schedule struct {
 }
 
 const (
-	// AnyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below AnyDue each JobSet has its own topic, on
+	// AnyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below FewerAhead each JobSet has its own topic, on
 	// which stages are parked that wait for its claim.
 	AnyClaim quota.ID = -1
 	// AllReady is the topic of stages that wait for the pods of all admitted stages to be ready.
 	AllReady quota.ID = -2
 	// OthersBorrow is the topic of stages that may preempt in other ClusterQueues once these borrow more.
 	OthersBorrow quota.ID = -3
-	// AnyDue is the topic of stages that would delay a due stage. The topics of JobSets are below it.
+	// AnyDue is the topic of stages that would delay a due stage.
 	AnyDue quota.ID = -4
 	// besideDue is the first of the topics of BesideDue. No JobSet has a topic so low.
 	besideDue quota.ID = -1 << 30
+	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. The topics of JobSets are below it.
+	FewerAhead quota.ID = -5
 )
 
 // BesideDue returns the topic of stages that wait until a ClusterQueue has so much of a flavor and resource left beside its due stage.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/notice"
 	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -69,6 +70,8 @@ type Stage struct {
 	Assumed  *Assignment
 	Evicting decision.ID
 	IsVictim bool
+	// Notice is when it will be evicted for a preemptor, if it holds quota.
+	Notice notice.State
 
 	// Entry is how the stage is accounted for, and EvictionUnit its eviction unit if it belongs to no JobSet.
 	Entry        Entry
@@ -126,11 +129,12 @@ type EquivalenceKey struct {
 	// problem is the unsupported part of the spec.
 	problem string
 	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
-	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
+	// of the stage, its priority and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
 	plan     *demand.Demand
 	finished string
 	index    int
 	policy   string
+	priority int32
 	jobSet   *JobSet
 	turn     int
 	// passes is Item.Passes.
@@ -202,15 +206,26 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.Epoch, j.Policy, s.Index
 		item.Shape.passes = item.Passes
 	case len(j.Plan.Stages) > 1 || s.Index != 0 || j.Problem != "":
-		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished = j.Demand, j.Policy, s.Index, j.finishedKey()
+		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished, item.Shape.priority = j.Demand, j.Policy, s.Index, j.finishedKey(), s.Priority
 	}
 	return item
 }
 
-// IsLeaving reports whether a stage has been evicted, or will be, and still holds quota until its pods have terminated. A stage that is about to
-// be admitted again still shows its last eviction.
-func (s *Stage) IsLeaving() bool {
+// IsLeaving reports whether a stage has been evicted, or will be, and still holds quota until its pods have terminated: also while it has notice of its
+// preemption, and its pods run.
+func (s *Stage) IsLeaving() bool { return s.IsEvicting() || s.CurrentNotice() != nil }
+
+// IsEvicting reports whether a leaving stage has no notice that has to end first. A stage that is about to be admitted again still shows its last eviction.
+func (s *Stage) IsEvicting() bool {
 	return s.Entry.IsCharged() && (s.Evicting != 0 || s.IsEvicted && s.Reservation != nil)
+}
+
+// CurrentNotice returns the notice of a stage that holds quota, or nil.
+func (s *Stage) CurrentNotice() *notice.Notice {
+	if !s.Entry.IsCharged() {
+		return nil
+	}
+	return s.Notice.Current()
 }
 
 // takesAlong reports whether the rest of the JobSet is evicted with a stage. A growth is evicted alone, and so is a stage
@@ -219,7 +234,7 @@ func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth && !s.En
 
 // NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
 func (m *Model) NoteIfOverdue(s *Stage) {
-	if reason, _ := s.StoppedBy(); reason != "" && s.Entry.IsCharged() && !s.IsLeaving() {
+	if reason, _ := s.StoppedBy(); reason != "" && s.Entry.IsCharged() && !s.IsEvicting() {
 		m.Overdue[s] = struct{}{}
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/notice"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -126,6 +127,8 @@ func (o *Observer) loseStage(key decision.StageKey) {
 		delete(o.m.InFlight, s.Assumed.Decision)
 	}
 	delete(o.m.InFlight, s.Evicting)
+	delete(o.m.InFlight, s.Notice.Decision())
+	o.m.Notices.Put(s, nil)
 }
 
 // adoptSpec converts the relevant parts of the spec.
@@ -180,9 +183,13 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 	}
 	s.TimeLimit = timeLimitOf(object)
 	s.Evicted, s.IsEvicted = time.Time{}, false
+	adoptNotice(s, object)
 	if s.Evicting == 0 {
 		c := trueCondition(object, kueue.WorkloadPreempted)
 		s.IsTakenFairly = c != nil && c.Reason == kueue.InCohortFairSharingReason
+		if n := s.Notice.Current(); n != nil {
+			s.IsTakenFairly = n.Preemption.Reason == kueue.InCohortFairSharingReason
+		}
 	}
 	if c := trueCondition(object, kueue.WorkloadEvicted); c != nil {
 		s.IsEvicted = true
@@ -214,6 +221,16 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 			s.Closed = "kept out of the queue: " + c.Message
 		}
 	}
+}
+
+// adoptNotice records when the stage will be evicted for a preemptor.
+func adoptNotice(s *model.Stage, object *kueue.Workload) {
+	n := quotaworkload.NoticeOf(object)
+	if n == nil {
+		s.Notice.Observe(nil)
+		return
+	}
+	s.Notice.Observe(&notice.Notice{Ends: n.Ends, Preemption: decision.Preemption{PreemptorUID: n.Preemptor, Reason: n.Reason}})
 }
 
 // adoptChecks records which AdmissionChecks have been passed. With an answer that ends a reservation, its approval ends, too.
@@ -347,11 +364,18 @@ func (o *Observer) unbundle(s *model.Stage) {
 	o.m.NoteIfStuck(b)
 }
 
-// dropEviction drops the decision to evict a stage that has released its quota before the decision was written. It does not apply to quota that
-// the stage holds later.
+// dropEviction drops the decisions to evict a stage, and to give it notice, if it has released its quota before they were written. They do not apply to
+// quota that the stage holds later.
 func (o *Observer) dropEviction(s *model.Stage) {
-	if s.Reservation == nil && s.Assumed == nil && s.Evicting != 0 {
+	if s.Reservation != nil || s.Assumed != nil {
+		return
+	}
+	if s.Evicting != 0 {
 		delete(o.m.InFlight, s.Evicting)
 		s.Evicting = 0
+	}
+	if id := s.Notice.Decision(); id != 0 {
+		delete(o.m.InFlight, id)
+		s.Notice.Settle()
 	}
 }

@@ -28,6 +28,8 @@ type Spec struct {
 	CoStart *CoStart
 	// MinimumRuntime is nil if the ClusterQueue does not override the configuration.
 	MinimumRuntime *time.Duration
+	// PreemptionNotice is nil if the ClusterQueue does not override the configuration.
+	PreemptionNotice *time.Duration
 	// Reservation is nil if the ClusterQueue does not override the configuration.
 	Reservation *Reservation
 	Cohort      string
@@ -148,16 +150,17 @@ func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 
 // adoptSpans reads the annotations with a duration.
 func (q *Spec) adoptSpans(object *kueue.ClusterQueue) {
-	var remarks [3]string
+	var remarks [4]string
 	q.CoStart, remarks[0] = coStartOf(object)
 	q.Reservation, remarks[1] = reservationOf(object)
 	q.MinimumRuntime, remarks[2] = spanOf(object, apis.MinimumRuntimeAnnotation, "")
+	q.PreemptionNotice, remarks[3] = spanOf(object, apis.PreemptionNoticeAnnotation, "")
 	q.annotationRemarks = slices.DeleteFunc(remarks[:], func(remark string) bool { return remark == "" })
 }
 
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.Reservation, Reservation{}), q.Reservation == nil, ptr.Deref(q.MinimumRuntime, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
+		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.Reservation, Reservation{}), q.Reservation == nil, ptr.Deref(q.MinimumRuntime, -1), ptr.Deref(q.PreemptionNotice, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

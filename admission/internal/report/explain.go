@@ -74,7 +74,7 @@ func (rp *Reporter) Explanation(key decision.StageKey) (x visibility.Explanation
 			x = explanationOf(*refusal)
 			rp.elaborate(l, &x)
 		case l.Preempts():
-			x = explanationOf(*check.RoomIsMade(l))
+			x = explanationOf(*rp.check.RoomIsMade(l))
 			x.Alternatives = rp.alternatives(rp.shortageFinder(l, l.IsOnTheWayOut()), l.Usage)
 		}
 		return true

@@ -200,7 +200,7 @@ func holderKind(kind decision.OwnerKind) visibility.HolderKind {
 func (rp *Reporter) claimed(claims []*safety.Claim, own, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
 	var all []holding
 	for _, c := range claims {
-		owner, exists := rp.m.OwnerOf(c)
+		owner, exists := rp.check.OwnerOf(c)
 		if a := c.Held.Of(id); exists && a > 0 && c != own && c != stuck && under.IsAbove(c.Node) {
 			all = append(all, holding{node: c.Node, amount: a, Holder: visibility.Holder{
 				Kind: holderKind(owner.Kind), ClusterQueue: c.Node.Name, Reference: visibility.Reference{Namespace: owner.Key.Namespace, Name: owner.Key.Name},

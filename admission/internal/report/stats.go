@@ -42,6 +42,8 @@ type ClusterQueueStats struct {
 	ClusterQueueView
 	Backlog
 	Name, Cohort, Root string
+	// PreparedAhead counts the JobSets of which a stage without accelerators runs or has finished, and none with accelerators has been admitted.
+	PreparedAhead int
 	// Share is the weighted share, not rounded. It has no meaning without fair sharing.
 	Share  float64
 	Limits []Limit
@@ -91,8 +93,9 @@ func (rp *Reporter) Stats() Stats {
 			q := rp.m.ClusterQueues[name]
 			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStats{
 				ClusterQueueView: view, Backlog: *backlogOf(c.clusterQueues, q), Name: name, Cohort: q.Cohort, Root: rootOf(q.Node),
-				Share:  rp.m.Meter.Share(q.Node, nil).Exact(),
-				Limits: rp.limitsOf(q), Requested: c.requested[q],
+				PreparedAhead: rp.check.Ahead.Count(q),
+				Share:         rp.m.Meter.Share(q.Node, nil).Exact(),
+				Limits:        rp.limitsOf(q), Requested: c.requested[q],
 			})
 		}
 	}

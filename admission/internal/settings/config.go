@@ -36,10 +36,14 @@ type Config struct {
 	Accelerators []corev1.ResourceName
 	// MinimumRuntime is how long a stage runs before it may be preempted, unless its ClusterQueue overrides it.
 	MinimumRuntime time.Duration
+	// PreemptionNotice is how long a victim runs after its preemption was decided, unless its ClusterQueue overrides it.
+	PreemptionNotice time.Duration
 	// LeastWork is true if, at equal priority, stages are preempted first that lose the least time of accelerators.
 	LeastWork bool
 	// Reservation is when quota is reserved for a stage that waits, unless the ClusterQueue overrides it.
 	Reservation queuespec.Reservation
+	// LookAhead bounds how many JobSets are prepared ahead.
+	LookAhead LookAhead
 	// Leader admits in all cohort trees, but for those that were taken over from Kueue.
 	Leader queuespec.Leader
 	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
@@ -59,6 +63,12 @@ type Config struct {
 	KeepPlaceAfterEviction bool
 }
 
+// A LookAhead bounds how many JobSets of a ClusterQueue run their stages without accelerators before their accelerators are free.
+type LookAhead struct {
+	IsEnabled bool
+	MaxAhead  int
+}
+
 // CoStartOf returns the setting of a ClusterQueue.
 func (c *Config) CoStartOf(q *queuespec.Spec) queuespec.CoStart {
 	if q.CoStart != nil {
@@ -75,6 +85,14 @@ func (c *Config) MinimumRuntimeOf(q *queuespec.Spec) time.Duration {
 	return c.MinimumRuntime
 }
 
+// PreemptionNoticeOf returns the setting of a ClusterQueue.
+func (c *Config) PreemptionNoticeOf(q *queuespec.Spec) time.Duration {
+	if q.PreemptionNotice != nil {
+		return *q.PreemptionNotice
+	}
+	return c.PreemptionNotice
+}
+
 // ReservationOf returns the setting of a ClusterQueue.
 func (c *Config) ReservationOf(q *queuespec.Spec) queuespec.Reservation {
 	if q.Reservation != nil {
@@ -85,7 +103,7 @@ func (c *Config) ReservationOf(q *queuespec.Spec) queuespec.Reservation {
 
 // HasAccelerators reports whether a usage has accelerators.
 func (c *Config) HasAccelerators(index *quota.Index, usage quota.Usage) bool {
-	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && c.isAccelerator(index.Name(u.ID).Resource) })
+	return slices.ContainsFunc(usage, func(u quota.Charge) bool { return u.Amount > 0 && c.IsAccelerator(index.Name(u.ID).Resource) })
 }
 
 // WorkOn returns what is lost if a stage that has started is preempted, if that counts: the time of its accelerators, of all kinds together, since it
@@ -96,14 +114,15 @@ func (c *Config) WorkOn(index *quota.Index, usage quota.Usage, started, saved ti
 	}
 	w := preempt.Work{Since: started, SavedAt: saved}
 	for _, u := range usage {
-		if c.isAccelerator(index.Name(u.ID).Resource) {
+		if c.IsAccelerator(index.Name(u.ID).Resource) {
 			w.Accelerators = w.Accelerators.Plus(u.Amount)
 		}
 	}
 	return []preempt.Work{w}
 }
 
-func (c *Config) isAccelerator(name corev1.ResourceName) bool {
+// IsAccelerator reports whether a resource counts as an accelerator.
+func (c *Config) IsAccelerator(name corev1.ResourceName) bool {
 	if len(c.Accelerators) > 0 {
 		return slices.Contains(c.Accelerators, name)
 	}
@@ -138,8 +157,14 @@ func (c *Config) Complete() error {
 	if c.MinimumRuntime < 0 {
 		return fmt.Errorf("admission.Config: MinimumRuntime is %v, must not be negative", c.MinimumRuntime)
 	}
+	if c.PreemptionNotice < 0 {
+		return fmt.Errorf("admission.Config: PreemptionNotice is %v, must not be negative", c.PreemptionNotice)
+	}
 	if c.Reservation.After < 0 {
 		return fmt.Errorf("admission.Config: Reservation.After is %v, must not be negative", c.Reservation.After)
+	}
+	if c.LookAhead.MaxAhead < 0 {
+		return fmt.Errorf("admission.Config: LookAhead.MaxAhead is %d, must not be negative", c.LookAhead.MaxAhead)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

@@ -43,7 +43,7 @@ func (w Wording) Others(own decision.Owner, claims []*safety.Claim) []string {
 	var others []string
 	strangers := 0
 	for _, c := range claims {
-		owner, exists := w.Model.OwnerOf(c)
+		owner, exists := w.OwnerOf(c)
 		switch {
 		case !exists || owner == own:
 		case owner.Key.Namespace != own.Key.Namespace:
@@ -112,7 +112,7 @@ func (w Wording) HoldersInDeadlock(j *model.JobSet, needs string) []string {
 	var parts []string
 	strangers, theirs := 0, quota.Usage{}
 	for _, c := range j.Deadlock {
-		switch owner, exists := w.Model.OwnerOf(c); {
+		switch owner, exists := w.OwnerOf(c); {
 		case !exists:
 		case c.OwnerUID == j.UID:
 			own = fmt.Sprintf("this JobSet holds %s and needs %s", w.listOrNothing(c.Held), needs)
@@ -148,4 +148,27 @@ func MinimumRuntime(until time.Time) string {
 		return ""
 	}
 	return "; stages that it may preempt run for their minimum runtime first, the next until " + until.UTC().Format(time.RFC3339)
+}
+
+// OwnerOf returns the owner of a claim, and whether it still exists: a recorded claim can outlive it until the next scheduling cycle.
+func (w Wording) OwnerOf(c *safety.Claim) (owner decision.Owner, exists bool) {
+	j := w.Model.JobSets[c.OwnerUID]
+	if j == nil {
+		return decision.Owner{}, false
+	}
+	return j.Owner, true
+}
+
+// Notice says until when the last victim of a stage has notice, or nothing if none has.
+func (w Wording) Notice(preemptor *model.Stage) string {
+	var last time.Time
+	for s, ends := range w.Model.Notices.All() {
+		if n := s.CurrentNotice(); n != nil && !s.IsEvicting() && n.Preemption.PreemptorUID == preemptor.UID && ends.After(last) {
+			last = ends
+		}
+	}
+	if last.IsZero() {
+		return ""
+	}
+	return "; they have notice until " + last.UTC().Format(time.RFC3339)
 }

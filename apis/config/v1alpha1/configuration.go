@@ -57,6 +57,9 @@ type Configuration struct {
 	// CoStart configures when a stage is admitted that holds accelerators and starts other stages as soon as it is ready.
 	CoStart CoStart `json:"coStart,omitzero"`
 
+	// LookAhead configures how many JobSets prepare their work before there are accelerators for it.
+	LookAhead LookAhead `json:"lookAhead,omitzero"`
+
 	// Preemption configures which stages are preempted.
 	Preemption Preemption `json:"preemption,omitzero"`
 	// Reservation configures when quota is reserved for a stage that has waited for it for long.

@@ -51,6 +51,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.Logging.validate(field.NewPath("logging")),
 		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
 		c.CoStart.validate(field.NewPath("coStart")),
+		c.LookAhead.validate(field.NewPath("lookAhead")),
 		c.Preemption.validate(field.NewPath("preemption")),
 		c.Reservation.validate(field.NewPath("reservation")),
 		c.Conditions.validate(field.NewPath("conditions")),

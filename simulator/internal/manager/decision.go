@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -40,6 +41,8 @@ func (m *Manager) Write(decision admission.Decision) {
 		m.writeAdmission(&d)
 	case admission.Evict:
 		m.writeEviction(&d)
+	case admission.Notice:
+		m.writeNotice(&d)
 	case admission.Refuse:
 		m.writeRefusal(&d)
 	}
@@ -110,13 +113,33 @@ func (m *Manager) writeEviction(d *admission.Evict) {
 		e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 		if d.Preemption != nil {
 			e.Preempted = d.Preemption.Reason
-			e.Message = workloadstatus.PreemptionMessage(workloadstatus.Preemptor{
-				UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason, Path: d.Preemption.PreemptorPath, VictimPath: d.Preemption.VictimPath,
-			})
+			e.Message = workloadstatus.PreemptionMessage(preemptorOf(d.Preemption))
 		}
 		status := workloadstatus.Evicted(w, e, m.Time())
 		m.Evict(w, &status, m.reasonOf(d))
 	}
+}
+
+// writeNotice writes when a quota Workload will be preempted, or that it will not be.
+func (m *Manager) writeNotice(d *admission.Notice) {
+	defer m.Settle(d.ID)
+	w := m.target("give notice to", d.Stage)
+	switch {
+	case w == nil || !cluster.IsEvictable(w):
+		return
+	case d.Preemption == nil:
+		m.Log("withdraw notice %s", cluster.SubjectOf(w))
+		status := workloadstatus.NoticeWithdrawn(w, m.Time())
+		m.PutWorkload(workloadstatus.Merge(w, &status))
+	default:
+		m.Log("notice %s %s for %s, ends %s", cluster.SubjectOf(w), d.Preemption.Reason, m.Subject(d.Preemption.Preemptor), d.Ends.Format(time.RFC3339))
+		status := workloadstatus.Noticed(w, d.Ends, preemptorOf(d.Preemption), m.Time())
+		m.PutWorkload(workloadstatus.Merge(w, &status))
+	}
+}
+
+func preemptorOf(p *admission.Preemption) workloadstatus.Preemptor {
+	return workloadstatus.Preemptor{UID: p.PreemptorUID, Reason: p.Reason, Path: p.PreemptorPath, VictimPath: p.VictimPath}
 }
 
 // writeRefusal reports to the owner why a stage waits, if that has changed.

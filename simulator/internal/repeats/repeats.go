@@ -191,6 +191,8 @@ func (r *Reduced) Watch(m *manager.Manager) {
 			r.wasNeeded = r.wasNeeded || r.last[d.Stage] != ""
 		case admission.Evict:
 			r.wasNeeded = r.wasNeeded || d.Preemption != nil && r.last[d.Preemption.Preemptor] != ""
+		case admission.Notice:
+			r.wasNeeded = r.wasNeeded || d.Preemption != nil && r.last[d.Preemption.Preemptor] != ""
 		}
 		if decided != nil {
 			decided(d)

@@ -1,0 +1,176 @@
+// Package lookahead bounds how many JobSets are prepared ahead: those of which a stage without accelerators runs or has finished, such as the download of
+// a model, while no stage with accelerators has been admitted. A download that ends a day before the training begins fills disks for nothing.
+//
+// The bound holds back the first stage of a JobSet only. A JobSet that is prepared holds no accelerators, and none of its stages is held back, so that it
+// can always go on, and the bound is part of no deadlock.
+package lookahead
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Board has the JobSets that are prepared ahead. It follows from the stages of the Model.
+type Board struct {
+	m      *model.Model
+	queues map[*model.ClusterQueue]map[*model.JobSet]struct{}
+	places map[*model.JobSet]place
+}
+
+// A place is where a JobSet is prepared ahead, and with which priority.
+type place struct {
+	queue    *model.ClusterQueue
+	priority int32
+}
+
+// New returns the Board of a Model that has no stages yet.
+func New(m *model.Model) *Board {
+	b := &Board{m: m, queues: map[*model.ClusterQueue]map[*model.JobSet]struct{}{}, places: map[*model.JobSet]place{}}
+	m.Progressed = b.note
+	return b
+}
+
+// Count returns how many JobSets of a ClusterQueue are prepared ahead.
+func (b *Board) Count(q *model.ClusterQueue) int { return len(b.queues[q]) }
+
+// note updates the Board after the progress of a JobSet, and wakes the stages that are held back if fewer are prepared ahead.
+func (b *Board) note(j *model.JobSet) {
+	if !b.m.Config.LookAhead.IsEnabled {
+		return
+	}
+	before, now := b.places[j], b.placeOf(j)
+	if before == now {
+		return
+	}
+	if before.queue != nil {
+		delete(b.queues[before.queue], j)
+		delete(b.places, j)
+		if before.queue.CohortTree != nil {
+			b.m.Schedule.WakeTopic(before.queue.CohortTree, model.FewerAhead)
+		}
+	}
+	if now.queue == nil {
+		return
+	}
+	if b.queues[now.queue] == nil {
+		b.queues[now.queue] = map[*model.JobSet]struct{}{}
+	}
+	b.queues[now.queue][j], b.places[j] = struct{}{}, now
+}
+
+// placeOf returns where a JobSet is prepared ahead. One of which no stage runs or waits, because it is suspended for example, is not: it would keep others
+// waiting without end.
+func (b *Board) placeOf(j *model.JobSet) (p place) {
+	if b.firstWithAccelerators(j) == nil {
+		return place{}
+	}
+	hasBegun, goesOn := false, false
+	for _, s := range j.Members {
+		if s.IsGrowth || s.Index < 0 || s.Index >= len(j.Stages) {
+			continue
+		}
+		holds, hasFinished := s.Entry.IsCharged(), s.Entry.Phase == model.Finished
+		if (holds || hasFinished) && b.hasAccelerators(j.Stages[s.Index]) {
+			return place{}
+		}
+		hasBegun = hasBegun || holds || hasFinished
+		goesOn = goesOn || holds || s.Entry.Phase == model.Waiting && !s.Entry.IsHeld
+		if q := s.Entry.ClusterQueue; q != nil && (p.queue == nil || q.Name < p.queue.Name) {
+			p.queue = q
+		}
+		p.priority = max(p.priority, s.Priority)
+	}
+	if !hasBegun || !goesOn {
+		return place{}
+	}
+	return p
+}
+
+// Exceeds reports whether a stage would prepare a JobSet ahead beyond the bound. That counts the JobSets of the ClusterQueue that have at least its
+// priority. It does not if the accelerators are free that its JobSet and these need first. ids are the flavors and resources of which more have to be free.
+func (b *Board) Exceeds(s *model.Stage, q *model.ClusterQueue, j *model.JobSet) (ids []quota.ID, exceeds bool) {
+	if !b.m.Config.LookAhead.IsEnabled || j == nil || s.IsGrowth || s.Index < 0 || s.Index >= len(j.Stages) {
+		return nil, false
+	}
+	first := b.firstWithAccelerators(j)
+	if first == nil || b.hasAccelerators(s.Demand) || b.places[j].queue != nil || j.Members.Has(b.hasUsedAccelerators) {
+		return nil, false
+	}
+	need, count := map[corev1.ResourceName]quota.Amount{}, 0
+	b.addAccelerators(need, first)
+	for other := range b.queues[q] {
+		if b.places[other].priority >= s.Priority {
+			count++
+			b.addAccelerators(need, b.firstWithAccelerators(other))
+		}
+	}
+	if count < b.m.Config.LookAhead.MaxAhead {
+		return nil, false
+	}
+	for resource, amount := range need {
+		free, of := b.free(q, resource)
+		ids = append(ids, of...)
+		exceeds = exceeds || amount > free
+	}
+	slices.Sort(ids)
+	return ids, exceeds
+}
+
+// hasUsedAccelerators reports whether a stage has, or had, accelerators.
+func (b *Board) hasUsedAccelerators(s *model.Stage) bool {
+	return (s.Entry.IsCharged() || s.Entry.Phase == model.Finished) && s.Demand != nil && b.hasAccelerators(s.Demand)
+}
+
+// firstWithAccelerators returns the demand of the first stage of a JobSet that has accelerators, or nil if there is none.
+func (b *Board) firstWithAccelerators(j *model.JobSet) *demand.Demand {
+	if !j.IsKnown() || j.Owner.Kind != decision.JobSetOwner {
+		return nil
+	}
+	i := slices.IndexFunc(j.Stages, b.hasAccelerators)
+	if i < 0 {
+		return nil
+	}
+	return j.Stages[i]
+}
+
+func (b *Board) hasAccelerators(d *demand.Demand) bool {
+	for i := range d.PodSets {
+		for _, r := range d.PodSets[i].Requests {
+			if r.Amount > 0 && b.m.Config.IsAccelerator(r.Resource) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (b *Board) addAccelerators(sum map[corev1.ResourceName]quota.Amount, d *demand.Demand) {
+	for i := range d.PodSets {
+		for _, r := range d.PodSets[i].Requests {
+			if b.m.Config.IsAccelerator(r.Resource) {
+				sum[r.Resource] = sum[r.Resource].Plus(r.Amount)
+			}
+		}
+	}
+}
+
+// free returns how much of a resource is available to a ClusterQueue, of all its flavors together.
+func (b *Board) free(q *model.ClusterQueue, resource corev1.ResourceName) (sum quota.Amount, ids []quota.ID) {
+	for _, g := range q.Groups {
+		if !slices.Contains(g.CoveredResources, resource) {
+			continue
+		}
+		for i := range g.Flavors {
+			id := b.m.Tree.Index.ID(quota.FlavorResource{Flavor: g.Flavors[i].Name, Resource: resource})
+			ids = append(ids, id)
+			sum = sum.Plus(max(0, q.Node.Available(id)))
+		}
+	}
+	return sum, ids
+}
