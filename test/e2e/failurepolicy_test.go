@@ -70,6 +70,7 @@ var _ = Describe("A JobSet that its failure policy restarts", func() {
 		submit(ctx, js)
 		t.expectStages(ctx, "single", "server=ready", "worker=ready")
 		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
+		Eventually(func(g Gomega) { g.Expect(t.jobUIDs(ctx, g)).To(HaveKey("rival-main-0")) }).WithContext(ctx).Should(Succeed())
 		before := t.uids(ctx, "single", "server", "worker")
 		for _, failed := range []string{"single-worker-1", "single-server-0"} {
 			jobs := t.jobUIDs(ctx, Default)

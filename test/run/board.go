@@ -57,7 +57,7 @@ func (b *board) run(ctx context.Context, j job, tags string) error {
 	s := b.begin(j)
 	var output bytes.Buffer
 	command := j.command(ctx, tags)
-	command.Env = append(os.Environ(), progress.FileVariable+"="+b.file)
+	command.Env = append(os.Environ(), progress.FileVariable+"="+b.file, "GINKGO_NO_COLOR=TRUE")
 	command.Stdout, command.Stderr = &output, &output
 	// The tests are grandchildren: a signal for the whole group lets them stop their control planes.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -29,9 +29,11 @@ type job struct {
 
 // lanes are the jobs that run at the same time as those of other lanes, one after another. They take about the same time.
 var lanes = [][]job{
-	{{"./test/e2e", 3}, {"./test/integration", 3}, {"./test/kueue", 3}, {"./test/e2e/podgroup", 3}, {"./test/e2e/groupstart", 3}},
+	{{"./test/e2e", 2}, {"./test/integration", 2}, {"./test/kueue", 2}},
 	{
 		{pkg: "./test/install"},
+		{pkg: "./test/e2e/podgroup"},
+		{pkg: "./test/e2e/groupstart"},
 		{pkg: "./test/e2e/gang"},
 		{pkg: "./test/e2e/dashboard"},
 		{pkg: "./test/soak"},

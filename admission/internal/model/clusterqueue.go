@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/internal/timer"
+	"github.com/tranche-dev/tranche/admission/internal/unordered"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -56,7 +57,7 @@ type ClusterQueue struct {
 	PendingQueue *pendingQueue
 	QueueTotals  QueueTotals
 	// Charged are the stages that are charged here, and Holders is the view that preemption has of them.
-	Charged stageSet
+	Charged unordered.Set[*Stage]
 	Holders *preempt.Queue
 	// Preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
 	Preemptors map[*Stage]struct{}
@@ -85,7 +86,7 @@ func (m *Model) ClusterQueue(name string) *ClusterQueue {
 	if q == nil {
 		q = &ClusterQueue{
 			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](),
-			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: stageSet{place: placeAmongCharged}, Preemptors: map[*Stage]struct{}{}, PeakReservers: map[*JobSet]struct{}{},
+			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: unordered.New(placeAmongCharged), Preemptors: map[*Stage]struct{}{}, PeakReservers: map[*JobSet]struct{}{},
 		}
 		q.Holders = m.Finder.Queue(q.Node)
 		m.ClusterQueues[name] = q

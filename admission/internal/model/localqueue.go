@@ -5,6 +5,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/unordered"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 )
 
@@ -26,14 +27,14 @@ type LocalQueue struct {
 	Account  *fairshare.Account
 	Sampled  *kueue.LocalQueueAdmissionFairSharingStatus
 	// Members are all stages that name this queue.
-	Members stageSet
+	Members unordered.Set[*Stage]
 }
 
 // LocalQueue returns the LocalQueue with a key, and creates it if no object has named it before.
 func (m *Model) LocalQueue(key types.NamespacedName) *LocalQueue {
 	q := m.LocalQueues[key]
 	if q == nil {
-		q = &LocalQueue{Key: key, Stop: kueue.None, Weight: 1, Members: stageSet{place: placeInLocalQueue}}
+		q = &LocalQueue{Key: key, Stop: kueue.None, Weight: 1, Members: unordered.New(placeInLocalQueue)}
 		m.LocalQueues[key] = q
 		m.ClusterQueue("")
 	}

@@ -85,7 +85,7 @@ func (o *Observer) renewClusterQueue(q *model.ClusterQueue) {
 			o.m.Changes.NoteLocalChange(lq)
 		}
 	}
-	for _, s := range q.Charged.Stages {
+	for _, s := range q.Charged.Members {
 		o.m.NoteIfOverdue(s)
 	}
 }

@@ -89,7 +89,10 @@ func rows(ctx context.Context, g Gomega) (texts []string) {
 }
 
 var _ = Describe("A line of ten thousand", Ordered, func() {
-	const path = "/api/v1/queues/backlog/workloads"
+	const (
+		path          = "/api/v1/queues/backlog/workloads"
+		createTimeout = 5 * time.Minute
+	)
 	BeforeAll(func(ctx SpecContext) {
 		createBacklog(ctx, backlog)
 		DeferCleanup(func(ctx SpecContext) {
@@ -102,7 +105,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 			Expect(env.Admin.Delete(ctx, q)).To(Succeed())
 			Eventually(func() bool { return apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(q), q)) }).WithContext(ctx).Should(BeTrue())
 		}, NodeTimeout(cleanupTimeout))
-	}, NodeTimeout(5*time.Minute))
+	}, NodeTimeout(createTimeout))
 
 	It("is read in pages, in its order", func(ctx SpecContext) {
 		open(ctx, address, "queues/backlog")
@@ -122,7 +125,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		var elements int
 		Expect(window.Run(ctx, `return document.querySelectorAll("*").length`, &elements)).To(Succeed())
 		Expect(elements).To(BeNumerically("<", 1500), "elements of the page")
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(createTimeout+specTimeout)) // the time of BeforeAll counts, too
 
 	It("is filtered by keys alone, without a loss of positions", func(ctx SpecContext) {
 		open(ctx, address, "queues/backlog")
