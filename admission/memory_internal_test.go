@@ -36,7 +36,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	counts := map[string]int{
 		"stages": len(e.model.Stages), "jobSets": len(e.model.JobSets), "shapes": len(e.model.Demand.Demands), "timers": e.model.Timers.Len(), "overdue": len(e.model.Overdue),
 		"inFlight": len(e.model.InFlight), "namespaces": len(e.model.Namespaces), "localQueues": len(e.model.LocalQueues), "dirty": len(e.model.Schedule.Dirty),
-		"claimants": e.model.Bank.Len(), "unreserved peaks": len(e.model.UnreservedPeaks), "peak reservers": len(e.model.ClusterQueue("q").PeakReservers), "preemptors": len(e.model.ClusterQueue("q").Preemptors), "charged": len(e.model.ClusterQueue("q").Charged.Members), "line": e.model.ClusterQueue("q").PendingQueue.Len(),
+		"claimants": e.model.Bank.Len(), "unreserved peaks": len(e.model.UnreservedPeaks), "peak reservers": len(e.model.ClusterQueue("q").PeakReservers), "preemptors": len(e.model.ClusterQueue("q").Preemptors), "charged": len(e.model.ClusterQueue("q").Charged.All), "line": e.model.ClusterQueue("q").PendingQueue.Len(),
 		"co-admission groups": len(e.model.CoAdmissionGroups), "stuck": len(e.model.Stuck), "held": len(e.cycle.Held),
 		"line without a queue": e.model.ClusterQueue("").PendingQueue.Len(), "changedLocalQueues": len(e.model.Changes.ChangedLocalQueues),
 		"kept": len(e.model.ClusterQueue("q").AdvanceReserved.Usage()), "reserved": len(e.model.ClusterQueue("q").QueueTotals.Reserved.Usage()),
@@ -82,7 +82,7 @@ func TestNoQueueIsLeftBehind(t *testing.T) {
 		e.Apply(ClusterQueueGone{Name: q.Name})
 		e.Apply(CohortGone{Name: root.Name})
 		e.Decide(now)
-		if held := e.model.ClusterQueues[q.Name]; held == nil || len(held.Charged.Members) != 1 {
+		if held := e.model.ClusterQueues[q.Name]; held == nil || len(held.Charged.All) != 1 {
 			t.Fatalf("ClusterQueue %s is forgotten while a stage holds its quota", q.Name)
 		}
 		e.Apply(LocalQueueGone{Key: types.NamespacedName{Namespace: "ns", Name: lq.Name}})

@@ -145,7 +145,7 @@ func needsFit(m *model.Model, of *model.ClusterQueue, queues []*model.ClusterQue
 func endings(m *model.Model, queues []*model.ClusterQueue) []ending {
 	var all []ending
 	for _, q := range queues {
-		for _, s := range q.Charged.Members {
+		for _, s := range q.Charged.All {
 			if at := endOf(m, s); !at.IsZero() {
 				all = append(all, ending{s, at})
 			}

@@ -280,7 +280,8 @@ func isNotFarAhead(ck *Checker, l *Candidate) *decision.Refusal {
 		l.wait(id, anyNews)
 	}
 	return decision.NewRefusal("FewAreAhead", kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		"%d JobSets of ClusterQueue %s are prepared ahead (lookAhead.maxAhead), and the accelerators of this JobSet are not free", ck.m.Config.LookAhead.MaxAhead, l.Queue.Name)
+		"ClusterQueue %s already has as many JobSets that are prepared ahead as it may have (lookAhead.maxAhead: %d), and the accelerators of this JobSet are not free",
+		l.Queue.Name, ck.m.Config.LookAhead.MaxAhead)
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.

@@ -73,7 +73,7 @@ func (cy *Cycle) openAccount(q *model.LocalQueue) {
 		account = cy.m.Decay.Restore(q.Consumed)
 	}
 	q.Account = &account
-	for _, s := range slices.SortedFunc(slices.Values(q.Members.Members), model.CompareStages) {
+	for _, s := range slices.SortedFunc(slices.Values(q.Members.All), model.CompareStages) {
 		switch s.Entry.Phase {
 		case model.Admitted:
 			cy.m.Decay.Resume(q.Account, s.Entry.Usage, s.AdmittedAt)

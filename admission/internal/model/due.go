@@ -73,7 +73,7 @@ func (q *ClusterQueue) LeftBeside(m *Model, id quota.ID, reserved quota.Amount) 
 		return true
 	})
 	left := q.Node.Quota(id).Nominal.Minus(used).Minus(q.Due.Need.Of(id))
-	for _, s := range q.Charged.Members {
+	for _, s := range q.Charged.All {
 		if s.TimeLimit > 0 {
 			left = left.Plus(s.Entry.Usage.Of(id))
 		}

@@ -85,7 +85,7 @@ func (o *Observer) renewClusterQueue(q *model.ClusterQueue) {
 			o.m.Changes.NoteLocalChange(lq)
 		}
 	}
-	for _, s := range q.Charged.Members {
+	for _, s := range q.Charged.All {
 		o.m.NoteIfOverdue(s)
 	}
 }

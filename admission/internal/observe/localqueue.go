@@ -47,14 +47,14 @@ func (ev LocalQueueGone) apply(o *Observer) {
 
 // dropIfUnknown forgets a queue that has neither an object nor stages. Otherwise tenants could fill the memory with names.
 func (o *Observer) dropIfUnknown(q *model.LocalQueue) {
-	if !q.Exists && len(q.Members.Members) == 0 {
+	if !q.Exists && len(q.Members.All) == 0 {
 		delete(o.m.LocalQueues, q.Key)
 	}
 }
 
 // renewLocalQueue moves the stages of a queue to the right ClusterQueue.
 func (o *Observer) renewLocalQueue(q *model.LocalQueue) {
-	for _, s := range q.Members.Members {
+	for _, s := range q.Members.All {
 		o.m.Refresh(s)
 	}
 	o.m.Schedule.WakeQueue(o.m.ClusterQueue(q.ClusterQueue))
@@ -88,7 +88,7 @@ func (o *Observer) observeNamespace(name string, labels map[string]string) {
 
 // reconsiderMembers recomputes the claims of the JobSets of a LocalQueue that hold quota.
 func (o *Observer) reconsiderMembers(q *model.LocalQueue) {
-	for _, s := range q.Members.Members {
+	for _, s := range q.Members.All {
 		if j := o.m.JobSets[s.OwnerUID]; j != nil && j.ClaimQueue != nil {
 			o.m.UpdateJobSet(j)
 		}

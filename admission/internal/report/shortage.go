@@ -134,7 +134,7 @@ func (rp *Reporter) holdings(l *check.Candidate, id quota.ID, under *quota.Node,
 			continue
 		}
 		byHolder := map[types.UID]*holding{}
-		for _, s := range q.Charged.Members {
+		for _, s := range q.Charged.All {
 			if a := s.Entry.Usage.Of(id); a > 0 && counts(s) && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID) {
 				h := rp.holding(byHolder, s, q)
 				h.amount = h.amount.Plus(a)

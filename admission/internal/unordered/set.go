@@ -3,8 +3,8 @@ package unordered
 
 // A Set is an unordered set. Each member knows its index. A Set is not safe for concurrent use.
 type Set[T any] struct {
-	Members []T
-	place   func(T) *int
+	All   []T
+	place func(T) *int
 }
 
 // New returns an empty Set. The function returns where a member keeps its index in this Set.
@@ -12,15 +12,15 @@ func New[T any](place func(T) *int) Set[T] { return Set[T]{place: place} }
 
 // Add adds a member that is not in the set.
 func (c *Set[T]) Add(member T) {
-	*c.place(member) = len(c.Members)
-	c.Members = append(c.Members, member)
+	*c.place(member) = len(c.All)
+	c.All = append(c.All, member)
 }
 
 // Drop removes a member, and moves the last one to its place.
 func (c *Set[T]) Drop(member T) {
-	at, last := *c.place(member), len(c.Members)-1
-	c.Members[at] = c.Members[last]
-	*c.place(c.Members[at]) = at
-	clear(c.Members[last:])
-	c.Members = c.Members[:last]
+	at, last := *c.place(member), len(c.All)-1
+	c.All[at] = c.All[last]
+	*c.place(c.All[at]) = at
+	clear(c.All[last:])
+	c.All = c.All[:last]
 }
