@@ -66,8 +66,8 @@ func (b *board) run(ctx context.Context, j job, tags string) error {
 	err := command.Run()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running = slices.DeleteFunc(b.running, func(other *standing) bool { return other == s })
 	b.update()
+	b.running = slices.DeleteFunc(b.running, func(other *standing) bool { return other == s })
 	took := time.Since(s.began).Round(time.Second)
 	if err != nil {
 		b.print("%s\nFAIL %s %s\n", output.Bytes(), j.pkg, took)
