@@ -179,6 +179,14 @@ func TestCount(t *testing.T) {
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
 			want: groupCounts{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
 		},
+		"one Job has succeeded, and was recreated and is complete without pods": {
+			jobs: all(func(jobs []batchv1.Job) {
+				jobs[2].Spec.Suspend, jobs[2].Spec.Template.Annotations = new(true), nil
+				finish(&jobs[2])
+			}),
+			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}},
+			want: groupCounts{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
+		},
 		"one Job has succeeded and disappeared": {
 			jobs: allJobs()[:2], pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
 			want: groupCounts{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,

@@ -148,9 +148,12 @@ func (g *groupCounts) add(job *batchv1.Job, pods []*corev1.Pod) {
 	release := job.Spec.Template.Annotations[apis.ReleaseAnnotation]
 	signal := barrier.Signal(job.UID, release)
 	size := int(childjob.PodsAtOnce(job))
-	g.signals = append(g.signals, signal)
 	g.pods += size
-	if childjob.IsFinished(job, batchv1.JobComplete) {
+	isComplete := childjob.IsFinished(job, batchv1.JobComplete)
+	if !isComplete || release != "" { // one that is complete and was never released replaces one that has succeeded, and has had no pods
+		g.signals = append(g.signals, signal)
+	}
+	if isComplete {
 		g.started += size
 		return
 	}
