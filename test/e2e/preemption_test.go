@@ -76,6 +76,8 @@ var _ = Describe("A more important JobSet", func() {
 			Expect(time.Until(notice.Ends)).To(BeNumerically("~", time.Hour, 5*time.Minute), stage)
 		}
 		t.expectEvent(ctx, "victim", "PreemptionPending")
+		By("waiting as docs/researcher.md does")
+		Expect(env.Kubectl(ctx, "-n", t.namespace, "wait", "jobset/victim", "--for=condition=PreemptionPending", "--timeout=-1s")).To(Succeed())
 
 		Expect(env.Admin.Delete(ctx, &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "urgent"}},
 			client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())

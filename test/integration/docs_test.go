@@ -32,6 +32,7 @@ var elsewhere = map[string]string{
 	"kubectl tranche":                        "test/integration/visibility_test.go runs the plugin",
 	"kubectl apply -k config/shadow":         "test/integration/shadow installs it",
 	"kubectl -n tranche-system port-forward": "it needs pods that run",
+	"kubectl wait jobset":                    "it waits for a preemption: test/e2e/preemption_test.go runs it",
 	"kubectl create token":                   "test/integration/dashboard_test.go requests tokens by the same API",
 }
 
