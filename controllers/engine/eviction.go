@@ -39,11 +39,7 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 		w.takeBack(ctx, d.Stage, d.ID)
 		return
 	}
-	w.retries.Forget(d.Stage)
-	w.runner.post(func(e *admission.Engine) {
-		e.Apply(admission.WorkloadObserved{Workload: cmp.Or(after, before)})
-		e.Settle(d.ID)
-	})
+	w.settle(d.Stage, d.ID, cmp.Or(after, before))
 	if after != nil {
 		w.announceEviction(before, after, d)
 	}

@@ -25,11 +25,7 @@ func (w *writer) notify(ctx context.Context, d *admission.Notice) {
 		w.takeBack(ctx, d.Stage, d.ID)
 		return
 	}
-	w.retries.Forget(d.Stage)
-	w.runner.post(func(e *admission.Engine) {
-		e.Apply(admission.WorkloadObserved{Workload: cmp.Or(after, before)})
-		e.Settle(d.ID)
-	})
+	w.settle(d.Stage, d.ID, cmp.Or(after, before))
 	if after != nil {
 		w.announceNotice(after, d)
 	}

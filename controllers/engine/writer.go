@@ -184,14 +184,10 @@ func (w *writer) nextRefusal(ctx context.Context) bool {
 func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	written, err := w.writeAdmission(ctx, d)
 	if err == nil {
-		w.retries.Forget(d.Stage)
 		if len(d.Checks) == 0 {
 			w.config.Metrics.Admitted(string(d.Admission.ClusterQueue))
 		}
-		w.runner.post(func(e *admission.Engine) {
-			e.Apply(admission.WorkloadObserved{Workload: written})
-			e.Settle(d.ID)
-		})
+		w.settle(d.Stage, d.ID, written)
 		w.announce(written, d)
 		if w.config.Beside {
 			if err := EndWaiting(ctx, w.config.Client, written); err != nil {
@@ -203,6 +199,15 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	w.config.Metrics.WriteFailed("Admit")
 	ctrl.LoggerFrom(ctx).V(1).Info("Writing an admission failed, the engine will decide again", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
 	w.takeBack(ctx, d.Stage, d.ID)
+}
+
+// settle passes the quota Workload as it was written, or read if there was nothing to write, to the engine, and settles the decision.
+func (w *writer) settle(key admission.StageKey, id admission.DecisionID, workload *kueue.Workload) {
+	w.retries.Forget(key)
+	w.runner.post(func(e *admission.Engine) {
+		e.Apply(admission.WorkloadObserved{Workload: workload})
+		e.Settle(id)
+	})
 }
 
 // takeBack settles a decision that was not written, after a while and after a live read of the object: a write that returned an error may
