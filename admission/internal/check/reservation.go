@@ -20,7 +20,7 @@ func (ck *Checker) BorrowedPeaks(l *Candidate) []*model.JobSet {
 	}
 	var all []*model.JobSet
 	for _, q := range l.Queue.CohortTree.Queues {
-		if q == l.Queue {
+		if q == l.Queue || len(q.PeakReservers) == 0 {
 			continue
 		}
 		for j := range q.PeakReservers {

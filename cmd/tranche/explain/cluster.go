@@ -155,11 +155,8 @@ func (c *cluster) why(ctx context.Context, w *kueue.Workload) (x *Workload, limi
 func (c *cluster) addSets(ctx context.Context, x *Workload, w *kueue.Workload) {
 	c.refresh(ctx)
 	x.ExpectedStart = c.expectedStart(w)
-	if c.known == nil {
-		return
-	}
-	if _, isQueued := c.known.study.Why(keyOf(w)); isQueued { // it may have changed meanwhile
-		x.LetIn = c.known.letIn(w)
+	if c.known != nil {
+		x.LetIn = c.known.letIn[keyOf(w)] // nil if it does not wait any more
 	}
 }
 

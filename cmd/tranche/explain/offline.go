@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,10 +34,11 @@ type offline struct {
 	warnings  io.Writer
 	durations *simulator.Durations
 
-	// The study and the prediction are about all quota Workloads of the subject.
+	// The study, the prediction and the sets are about all quota Workloads of the subject.
 	asked      []*kueue.Workload
 	study      *simulator.Study
 	prediction *simulator.Prediction
+	letIn      map[admission.StageKey]*LetIn
 }
 
 // find implements source. Without a namespace it looks in all of them.
@@ -121,7 +124,7 @@ func (o *offline) findJobSets(name string, isIn func(namespace string) bool) []*
 	return all
 }
 
-// ask reads the queues around some quota Workloads into an engine, and predicts when they start.
+// ask reads the queues around some quota Workloads into an engine, predicts when they start, and searches what would let them in.
 func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 	o.asked = workloads
 	keys := make([]admission.StageKey, len(workloads))
@@ -132,14 +135,41 @@ func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 	if o.study, err = simulator.NewStudy(o.Snapshot, o.durations, keys...); err != nil {
 		return exitcode.AsBadInput(err)
 	}
-	if o.prediction, err = o.study.Forecast(o.TakenAt.Add(o.horizon)); err != nil {
-		// Why a stage waits is known all the same.
-		o.prediction = &simulator.Prediction{TakenAt: o.TakenAt, Until: o.TakenAt.Add(o.horizon), LeftOut: o.study.LeftOut(), Interrupted: err}
-		for _, key := range simulator.PendingStages(o.Snapshot, func(key admission.StageKey) bool { return slices.Contains(keys, key) }) {
-			o.prediction.Starts = append(o.prediction.Starts, simulator.Start{Workload: key})
+	// The answers do not depend on each other, and each takes seconds where many wait.
+	var answers errgroup.Group
+	answers.SetLimit(runtime.GOMAXPROCS(0))
+	answers.Go(func() error {
+		o.predict(keys)
+		return nil
+	})
+	found := make([]*LetIn, len(keys))
+	for i, key := range keys {
+		if _, isQueued := o.study.Why(key); isQueued {
+			answers.Go(func() error {
+				found[i] = letIn(o.study.Laboratory(key))
+				return nil
+			})
 		}
 	}
+	_ = answers.Wait() // each answer has its own error
+	o.letIn = map[admission.StageKey]*LetIn{}
+	for i, key := range keys {
+		o.letIn[key] = found[i]
+	}
 	return expected.WriteLeftOut(o.warnings, o.prediction)
+}
+
+// predict predicts when quota Workloads start.
+func (o *offline) predict(keys []admission.StageKey) {
+	var err error
+	if o.prediction, err = o.study.Forecast(o.TakenAt.Add(o.horizon)); err == nil {
+		return
+	}
+	// Why a stage waits is known all the same.
+	o.prediction = &simulator.Prediction{TakenAt: o.TakenAt, Until: o.TakenAt.Add(o.horizon), LeftOut: o.study.LeftOut(), Interrupted: err}
+	for _, key := range simulator.PendingStages(o.Snapshot, func(key admission.StageKey) bool { return slices.Contains(keys, key) }) {
+		o.prediction.Starts = append(o.prediction.Starts, simulator.Start{Workload: key})
+	}
 }
 
 // why implements source.
@@ -155,13 +185,13 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 		InClusterQueue: reason.InClusterQueue, InLocalQueue: reason.InLocalQueue, LocalQueue: reason.LocalQueue.Name, Priority: reason.Priority,
 	}
 	x.Explanation, x.Note = &reason.Explanation, simulator.Unshown(o.Snapshot, key)
-	x.LetIn = o.letIn(w)
+	x.LetIn = o.letIn[key]
 	return x, nil, nil
 }
 
 // letIn searches what would let a pending quota Workload in.
-func (o *offline) letIn(w *kueue.Workload) *LetIn {
-	found, err := unblock.Find(o.study.Laboratory(keyOf(w)))
+func letIn(l *simulator.Laboratory) *LetIn {
+	found, err := unblock.Find(l)
 	if err != nil {
 		found = &unblock.Answer{Why: fmt.Sprintf("the search failed: %v", err)}
 	}

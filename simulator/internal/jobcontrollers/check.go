@@ -21,26 +21,39 @@ func AnswerChecks(cl *cluster.Cluster, after time.Duration) {
 		}
 		observe(event)
 	}
-	for _, key := range cl.WorkloadKeys() {
+	var waiting []admission.StageKey
+	for key, w := range cl.Workloads {
+		if awaitsCheck(w) {
+			waiting = append(waiting, key)
+		}
+	}
+	slices.SortFunc(waiting, cluster.CompareKeys)
+	for _, key := range waiting {
 		answerChecksOf(cl, cl.Workloads[key], after)
 	}
 }
 
+// awaitsCheck reports whether a quota Workload that holds quota waits for an AdmissionCheck.
+func awaitsCheck(w *kueue.Workload) bool {
+	return slices.ContainsFunc(w.Status.AdmissionChecks, isPending) && quotaworkload.HoldsQuota(w)
+}
+
+func isPending(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStatePending }
+
 func answerChecksOf(cl *cluster.Cluster, w *kueue.Workload, after time.Duration) {
-	awaits := func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStatePending }
-	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) || !slices.ContainsFunc(w.Status.AdmissionChecks, awaits) {
+	if !awaitsCheck(w) || quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
 		return
 	}
 	key := cluster.KeyOf(w)
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	cl.Events.Add(max(cl.Now, reserved.LastTransitionTime.Sub(cl.Beginning())+after), func() {
 		now := cl.Workloads[key]
-		if now == nil || now.UID != w.UID || !quotaworkload.HoldsQuota(now) || cluster.IsFinished(now) || !slices.ContainsFunc(now.Status.AdmissionChecks, awaits) {
+		if now == nil || now.UID != w.UID || !awaitsCheck(now) || cluster.IsFinished(now) {
 			return
 		}
 		ready := now.DeepCopy()
 		for i := range ready.Status.AdmissionChecks {
-			if c := &ready.Status.AdmissionChecks[i]; awaits(*c) {
+			if c := &ready.Status.AdmissionChecks[i]; isPending(*c) {
 				c.State, c.LastTransitionTime = kueue.CheckStateReady, cl.Timestamp()
 			}
 		}

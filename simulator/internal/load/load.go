@@ -62,6 +62,7 @@ type loader struct {
 // No pods do anything yet, and no engine has observed anything. The configuration has its defaults.
 func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) (*cluster.Cluster, []LeftOut) {
 	l := newLoader(cluster.New(&timeline.Timeline{Begin: s.TakenAt}), s, config, stopAfter)
+	l.reserve()
 	l.addQueues()
 	l.addPodRules()
 	l.indexWorkloads()
@@ -77,10 +78,21 @@ func Cluster(s *snapshot.Snapshot, config *configapi.Configuration, stopAfter ti
 	return l.Cluster, l.leftOut
 }
 
+// reserve makes the maps large enough for what a snapshot has most of: to let them grow takes longer than to fill them.
+func (l *loader) reserve() {
+	workloads, jobSets := len(l.snapshot.Workloads), len(l.snapshot.JobSets)
+	l.Workloads = make(map[admission.StageKey]*kueue.Workload, workloads)
+	l.JobSets = make(map[types.NamespacedName]*jobsetapi.JobSet, jobSets)
+	l.UserJobs = make(map[types.NamespacedName]*cluster.UserJob, jobSets)
+	l.Plans = make(map[types.UID]admission.PlanObserved, jobSets)
+	l.WorkloadsByJobSet = make(map[types.NamespacedName][]admission.StageKey, jobSets)
+	l.workloads = make(map[types.UID][]*kueue.Workload, jobSets)
+}
+
 func newLoader(cl *cluster.Cluster, s *snapshot.Snapshot, config *configapi.Configuration, stopAfter time.Duration) *loader {
 	return &loader{
 		Cluster: cl, snapshot: s, config: config, stopAfter: stopAfter, plans: map[sharing][]planned{}, unselected: map[string]string{},
-		workloads: map[types.UID][]*kueue.Workload{}, limits: map[string][]*corev1.LimitRange{},
+		limits:  map[string][]*corev1.LimitRange{},
 		devices: admission.DevicesOf(&config.Resources), claimTemplates: map[string]map[string]device.Template{},
 	}
 }
