@@ -24,12 +24,14 @@ func queueName(queue int) string { return fmt.Sprintf("cq-%04d", queue) }
 
 func localQueueName(index int) string { return fmt.Sprintf("lq-%03d", index) }
 
-// createQueues creates the queues and flavors, which do not change.
-func createQueues(ctx context.Context, c client.Client, s *shape.Shape) error {
+// createQueues creates the queues and flavors, which do not change. The ClusterQueues get some finalizers.
+func createQueues(ctx context.Context, c client.Client, s *shape.Shape, finalizers ...string) error {
 	objects := []client.Object{&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavorName}}}
 	for queue := range s.Queues() {
 		name := queueName(queue)
-		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, clusterQueue(s, queue))
+		cq := clusterQueue(s, queue)
+		cq.Finalizers = finalizers
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, cq)
 		for i := range s.Queue.LocalQueues {
 			objects = append(objects, &kueue.LocalQueue{
 				ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: localQueueName(i)},
