@@ -2,7 +2,8 @@
 // run the rate of the machine without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged JobSets
 // twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and without the
 // admission policies. The shape "stages" times the stages of long JobSets with a queue and without. The shape "mixed" runs JobSets of all sizes and
-// compares the run with its replay in the simulator. The shape "verbs" times the verbs that answer questions about a large cluster.
+// compares the run with its replay in the simulator. The shape "verbs" times the verbs that answer questions about a large cluster, and "start" managers
+// that start in one.
 package main
 
 import (
@@ -47,14 +48,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, mixed for a run that is compared with the simulator, or verbs for answers about a large cluster; separated by commas")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, mixed for a run that is compared with the simulator, verbs for answers about a large cluster, or start for managers that start in one; separated by commas")
 	flag.BoolVar(&o.peers, "peers", false, "run shapes of files with Kueue's manager as well, and compare")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
 	flag.IntVar(&o.lives, "lives", 600, "how many quota Workloads to create, admit and finish to learn what the machine can do, before and again after")
 	flag.StringVar(&o.workDir, "work-dir", "", "keep logs and data of the control plane in this directory")
 	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up on a run that takes longer")
-	flag.IntVar(&o.workloads, "workloads", 100_000, "verbs: how many quota Workloads the cluster has, 100 in each ClusterQueue")
+	flag.IntVar(&o.workloads, "workloads", 100_000, "verbs and start: how many quota Workloads the cluster has, 100 in each ClusterQueue")
 	flag.Uint64Var(&o.seed, "seed", 1, "staged and mixed: what the JobSets are drawn from")
 	flag.IntVar(&o.jobSets, "jobsets", 24, "staged: how many JobSets there are")
 	flag.StringVar(&o.out, "out", "bin/comparison", "staged: write the measurements to this path with .json, and the plot with .svg")
@@ -122,6 +123,9 @@ func load(o *options, name string) (func(context.Context) ([]figure, error), str
 	}
 	if name == verbsShape {
 		return func(ctx context.Context) ([]figure, error) { return measureVerbs(ctx, o) }, name, nil
+	}
+	if name == startShape {
+		return func(ctx context.Context) ([]figure, error) { return measureStart(ctx, o) }, name, nil
 	}
 	s, label, err := loadShape(o, name)
 	return func(ctx context.Context) ([]figure, error) { return measure(ctx, s, o) }, label, err

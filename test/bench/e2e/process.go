@@ -16,8 +16,9 @@ const ticksPerSecond = 100
 
 // A usage is what a process has used since it began.
 type usage struct {
-	cpu  time.Duration
-	peak int64 // bytes of memory
+	cpu time.Duration
+	// resident and peak are bytes of memory, now and at most.
+	resident, peak int64
 }
 
 // readUsage reads the usage of a process from the kernel.
@@ -52,17 +53,24 @@ func parseUsage(stat, status string) (usage, error) {
 		return usage{}, fmt.Errorf("parse stat: %w", err)
 	}
 	u := usage{cpu: time.Duration(user+system) * time.Second / ticksPerSecond}
+	if u.peak, err1 = statusBytes(status, "VmHWM"); err1 == nil {
+		u.resident, err1 = statusBytes(status, "VmRSS")
+	}
+	if err1 != nil {
+		return usage{}, fmt.Errorf("parse status: %w", err1)
+	}
+	return u, nil
+}
+
+// statusBytes returns an amount of memory in /proc/PID/status.
+func statusBytes(status, name string) (int64, error) {
 	for line := range strings.Lines(status) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			if err != nil {
-				return usage{}, fmt.Errorf("parse status: %w", err)
-			}
-			u.peak = kib << 10
-			return u, nil
+			return kib << 10, err
 		}
 	}
-	return usage{}, errors.New("parse status: no VmHWM")
+	return 0, fmt.Errorf("no %s", name)
 }
 
 // findChild finds the process that this one has started with this text among its arguments.

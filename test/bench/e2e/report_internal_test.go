@@ -19,12 +19,13 @@ func TestParseUsage(t *testing.T) {
 		want         usage
 		wantError    string
 	}{
-		"both":       {stat, "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n", usage{cpu: 2 * time.Second, peak: 2 << 20}, ""},
-		"no peak":    {stat, "Name:\tx\n", usage{}, "VmHWM"},
-		"short":      {"4242 (x) S 1", "VmHWM: 1 kB\n", usage{}, "fields"},
-		"no number":  {strings.Replace(stat, "150", "x", 1), "VmHWM: 1 kB\n", usage{}, "parse stat"},
-		"no memory":  {stat, "VmHWM: x kB\n", usage{}, "parse status"},
-		"only stats": {stat, "", usage{}, "VmHWM"},
+		"both":          {stat, "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n", usage{cpu: 2 * time.Second, resident: 1 << 20, peak: 2 << 20}, ""},
+		"no peak":       {stat, "Name:\tx\n", usage{}, "VmHWM"},
+		"no memory now": {stat, "VmHWM: 1 kB\n", usage{}, "VmRSS"},
+		"short":         {"4242 (x) S 1", "VmHWM: 1 kB\n", usage{}, "fields"},
+		"no number":     {strings.Replace(stat, "150", "x", 1), "VmHWM: 1 kB\n", usage{}, "parse stat"},
+		"no memory":     {stat, "VmHWM: x kB\n", usage{}, "parse status"},
+		"only stats":    {stat, "", usage{}, "VmHWM"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,6 +159,10 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			asked[f.name] = struct{}{}
 		}
 	}
+	started := map[string]struct{}{}
+	for _, f := range startFigures(0, 0, usage{}, usage{}) {
+		started[f.name] = struct{}{}
+	}
 	replayed := map[string]struct{}{}
 	mixedFigures, err := simulatedRun(t, latencies{}).figures()
 	if err != nil {
@@ -179,6 +184,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = replayed
 		case verbsShape:
 			figures = asked
+		case startShape:
+			figures = started
 		}
 		if _, ok := figures[bound.Figure]; !ok {
 			t.Errorf("bound for %q, which is no figure", bound.Figure)

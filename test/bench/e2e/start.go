@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	samples "github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/testenv"
+)
+
+// startShape is the name of the benchmark of managers that start where very much is pending: how long until the first decision, and how much memory.
+const startShape = "start"
+
+const (
+	// jobSetsPerWorkloads is for how many quota Workloads there is a JobSet of two stages besides.
+	jobSetsPerWorkloads = 20
+	// leaseDuration is the default of the configuration.
+	leaseDuration = 15 * time.Second
+	// probeQueue is a ClusterQueue with free quota, and its namespace.
+	probeQueue = "probe"
+	// quietLong is longer than a manager pauses between writes that are due.
+	quietLong = 15 * time.Second
+	// probeTimeout limits how long a manager takes to its first decision.
+	probeTimeout = 5 * time.Minute
+)
+
+// measureStart fills a cluster with quota Workloads and staged JobSets. Then it starts a manager, and a second one that takes over when the first is killed.
+func measureStart(ctx context.Context, o *options) (_ []figure, err error) {
+	w, err := testenv.Start(ctx, controlplane.Config{
+		WorkDir: o.workDir, Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Stop()) }()
+	s := &starts{run: run{world: w, shape: backlog(o.workloads), apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)}}
+	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	if err := s.fill(ctx, o.workloads/jobSetsPerWorkloads); err != nil {
+		return nil, err
+	}
+	return s.measure(ctx)
+}
+
+// starts measures managers that start one after the other on the same objects.
+type starts struct{ run }
+
+// fill creates all objects, and lets a manager write what it has to write about them.
+func (s *starts) fill(ctx context.Context, jobSets int) error {
+	if err := createQueues(ctx, s.world.Admin, s.shape, kueue.ResourceInUseFinalizerName); err != nil {
+		return err
+	}
+	probes := &shape.Shape{Queue: shape.Queue{Strategy: kueue.BestEffortFIFO, NominalCPU: resource.MustParse("8")}}
+	queue := clusterQueue(probes, 0)
+	queue.Name, queue.Finalizers = probeQueue, []string{kueue.ResourceInUseFinalizerName}
+	for _, object := range []client.Object{
+		queue, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeQueue}},
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: probeQueue, Name: localQueueName(0)}, Spec: kueue.LocalQueueSpec{ClusterQueue: probeQueue}},
+	} {
+		if err := s.world.Admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	if err := s.createBacklog(ctx); err != nil {
+		return err
+	}
+	if err := s.createJobSets(ctx, jobSets); err != nil {
+		return err
+	}
+	manager, err := s.launch()
+	if err != nil {
+		return err
+	}
+	err = s.awaitPlanned(ctx, jobSets)
+	if err == nil {
+		err = s.awaitQuiet(ctx)
+	}
+	return errors.Join(err, manager.Stop())
+}
+
+// createJobSets creates JobSets of two stages, of which the second waits for the first to complete.
+func (s *starts) createJobSets(ctx context.Context, count int) error {
+	next := make(chan *jobsetapi.JobSet)
+	problems := make([]error, writers)
+	var group sync.WaitGroup
+	for i := range writers {
+		group.Go(func() {
+			for js := range next {
+				if problems[i] == nil {
+					problems[i] = s.world.Admin.Create(ctx, js)
+				}
+			}
+		})
+	}
+	for i := range count {
+		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: queueName(i % s.shape.Queues()), Name: fmt.Sprintf("staged-%04d", i), Labels: map[string]string{apis.QueueLabel: localQueueName(0)},
+		}}
+		prepare := samples.ReplicatedJob("prepare", 1, samples.Amounts("cpu", "1"), nil)
+		train := samples.ReplicatedJob("train", 4, samples.Amounts("cpu", "2"), nil)
+		train.DependsOn = []jobset.DependsOn{{Name: "prepare", Status: jobset.DependencyComplete}}
+		js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{prepare, train}
+		next <- js
+	}
+	close(next)
+	group.Wait()
+	return errors.Join(problems...)
+}
+
+// launch starts a manager that leads as soon as no other one does, and does not wait until it is ready.
+func (s *starts) launch() (*testenv.Manager, error) {
+	manager, err := s.world.LaunchManager(testenv.ManagerOptions{Settings: map[string]any{
+		"clientConnection": map[string]any{}, "leaderElection": map[string]any{"leaderElect": true},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	s.managerMetrics = manager.Metrics
+	if s.manager, err = findChild(filepath.Dir(manager.Log)); err != nil {
+		return nil, errors.Join(err, manager.Kill())
+	}
+	return manager, nil
+}
+
+// awaitPlanned waits until all JobSets have the quota Workloads of their stages.
+func (s *starts) awaitPlanned(ctx context.Context, jobSets int) error {
+	want := s.shape.Queues()*perQueue(s.shape) + 2*jobSets
+	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
+		list := metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("WorkloadList"))
+		err := s.world.Admin.List(ctx, &list, client.Limit(1))
+		remaining := int64(0)
+		if list.RemainingItemCount != nil {
+			remaining = *list.RemainingItemCount
+		}
+		return len(list.Items)+int(remaining) >= want, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the quota Workloads of %d JobSets: %w", jobSets, err)
+	}
+	return nil
+}
+
+// awaitQuiet waits until the API server receives no more writes: the manager has written all that there is to write.
+func (s *starts) awaitQuiet(ctx context.Context) error {
+	last, since := -1.0, time.Now()
+	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
+		now, err := received(ctx, s.metrics)
+		if err != nil {
+			return false, err
+		}
+		if now.total() != last {
+			last, since = now.total(), time.Now()
+		}
+		return time.Since(since) > quietLong, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the manager has written all statuses: %w", err)
+	}
+	return nil
+}
+
+// measure times the first decision of a manager that starts, and of one that takes over.
+func (s *starts) measure(ctx context.Context) (_ []figure, err error) {
+	began := time.Now()
+	first, err := s.launch()
+	if err != nil {
+		return nil, err
+	}
+	cold, err := s.probe(ctx, "cold", began)
+	if err != nil {
+		return nil, errors.Join(err, first.Kill())
+	}
+	if err := s.awaitQuiet(ctx); err != nil {
+		return nil, errors.Join(err, first.Kill())
+	}
+	leading, err := readUsage(s.manager)
+	if err != nil {
+		return nil, errors.Join(err, first.Kill())
+	}
+	second, err := s.launch()
+	if err != nil {
+		return nil, errors.Join(err, first.Kill())
+	}
+	defer func() { err = errors.Join(err, second.Stop()) }()
+	if err := second.WaitReady(ctx); err != nil {
+		return nil, errors.Join(err, first.Kill())
+	}
+	standby, err := readUsage(s.manager)
+	if err != nil {
+		return nil, errors.Join(err, first.Kill())
+	}
+	began = time.Now()
+	if err := first.Kill(); err != nil {
+		return nil, err
+	}
+	takeover, err := s.probe(ctx, "takeover", began)
+	if err != nil {
+		return nil, err
+	}
+	return startFigures(cold, takeover, leading, standby), nil
+}
+
+func startFigures(cold, takeover time.Duration, leading, standby usage) []figure {
+	return []figure{
+		seconds("cold/first-decision", cold), seconds("takeover/first-decision", takeover), seconds("takeover/after-lease", takeover-leaseDuration),
+		mebibytes("manager/rss", leading.resident), mebibytes("manager/peak-rss", leading.peak), mebibytes("standby/peak-rss", standby.peak),
+	}
+}
+
+// probe creates a quota Workload that fits, and returns how long after a time it was admitted.
+func (s *starts) probe(ctx context.Context, name string, since time.Time) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	news, err := s.world.Admin.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(probeQueue))
+	if err != nil {
+		return 0, fmt.Errorf("watch the probe: %w", err)
+	}
+	defer news.Stop()
+	if err := s.api.create(ctx, quotaWorkload(probeQueue, name, localQueueName(0), &shape.Class{CPU: resource.MustParse("1")})); err != nil {
+		return 0, err
+	}
+	for event := range news.ResultChan() {
+		seen, isWorkload := event.Object.(*kueue.Workload)
+		if isWorkload && seen.Name == name && meta.IsStatusConditionTrue(seen.Status.Conditions, kueue.WorkloadQuotaReserved) {
+			return time.Since(since), nil
+		}
+	}
+	return 0, errors.Join(fmt.Errorf("the probe %s was not admitted within %s", name, probeTimeout), ctx.Err())
+}
