@@ -51,7 +51,7 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 			}
 		}
 		for _, repeated := range p.Repeated(1) {
-			isOther := func(name string) bool { return elements[name].Shape != elements[repeated[0]].Shape }
+			isOther := func(name string) bool { return elements[name].Shape() != elements[repeated[0]].Shape() }
 			if want := slices.DeleteFunc(slices.Clone(whole), isOther); len(want) < 2 || !slices.Equal(repeated, want) {
 				t.Fatalf("repeated are %v, want %v", repeated, want)
 			}
@@ -61,7 +61,7 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 		}
 		var offered []string
 		for p.Next() != nil {
-			if of == nil || of(p.Next().Shape) {
+			if of == nil || of(p.Next().Shape()) {
 				offered = append(offered, p.Next().Member)
 			}
 			p.Remove(p.Next())

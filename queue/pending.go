@@ -45,14 +45,26 @@ type Pending[M any, S, T comparable] struct {
 	lead func(S) float64
 }
 
-// An Element is an element of a Pending.
+// An Element is an element of a Pending. There may be a million of them, so what is the same for all stages of a shape is in their class.
 type Element[M any, S, T comparable] struct {
-	Item[M, S]
+	Member M
+	Position
 	equivClass *equivClass[M, S, T]
 	index      int
 	// isOut is true if the stage was removed from the queue.
 	isOut bool
 }
+
+// Item returns what was added.
+func (t *Element[M, S, T]) Item() Item[M, S] {
+	return Item[M, S]{Member: t.Member, Position: t.Position, Passes: t.Passes(), Shape: t.Shape()}
+}
+
+// Shape returns the shape of the stage.
+func (t *Element[M, S, T]) Shape() S { return t.equivClass.shape }
+
+// Passes reports whether other stages never block this one.
+func (t *Element[M, S, T]) Passes() bool { return t.equivClass.passes }
 
 // Precedes reports whether a stage comes before another stage of the same Pending.
 func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool { return t.order(other) < 0 }
@@ -76,6 +88,7 @@ func (t *Element[M, S, T]) Place() *int { return &t.index }
 // An equivClass has the elements of one shape.
 type equivClass[M any, S, T comparable] struct {
 	shape    S
+	passes   bool
 	lead     float64
 	elements ranking.Ranking[*Element[M, S, T]]
 	isAwake  bool
@@ -173,10 +186,10 @@ func (p *Pending[M, S, T]) Len() int { return p.size }
 func (p *Pending[M, S, T]) Add(item Item[M, S]) *Element[M, S, T] {
 	c := p.classes[item.Shape]
 	if c == nil {
-		c = &equivClass[M, S, T]{shape: item.Shape, lead: p.leadOf(item.Shape)}
+		c = &equivClass[M, S, T]{shape: item.Shape, passes: item.Passes, lead: p.leadOf(item.Shape)}
 		p.classes[item.Shape] = c
 	}
-	t := &Element[M, S, T]{Item: item, equivClass: c}
+	t := &Element[M, S, T]{Member: item.Member, Position: item.Position, equivClass: c}
 	c.unnotified = append(c.unnotified, t)
 	c.elements.Push(t)
 	p.size++
@@ -225,7 +238,7 @@ func (p *Pending[M, S, T]) Next() *Element[M, S, T] {
 
 // Blocker returns the stage that this one must not overtake, or nil.
 func (p *Pending[M, S, T]) Blocker(t *Element[M, S, T]) *Element[M, S, T] {
-	if p.blocker == nil || p.blocker == t || t.Passes || t.Precedes(p.blocker) {
+	if p.blocker == nil || p.blocker == t || t.Passes() || t.Precedes(p.blocker) {
 		return nil
 	}
 	return p.blocker

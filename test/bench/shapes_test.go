@@ -188,18 +188,30 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
+// mostPerPending is how much memory the engine may use for a stage that waits, in bytes, besides the object.
+const mostPerPending = 1024
+
 // BenchmarkEnqueue adds a stage to a growing queue in which no stage fits.
 func BenchmarkEnqueue(b *testing.B) {
 	for _, pending := range []int{1000, 32_000, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
 			f := newFleet(b, shape{queues: 1}, 0, admission.Config{})
+			// A cache has the objects in any case.
+			cached := make([]*kueue.Workload, pending)
+			for i := range cached {
+				cached[i] = f.workload(0, 1)
+			}
 			before := heap()
-			for range pending {
-				f.observe(f.workload(0, 1))
+			for _, wl := range cached {
+				f.observe(wl)
 				clear(f.waiting)
 			}
 			f.decide()
 			perPending := float64(heap()-before) / float64(pending)
+			if perPending > mostPerPending {
+				b.Errorf("the engine uses %.0f B for each pending stage, must be at most %d", perPending, mostPerPending)
+			}
+			runtime.KeepAlive(cached)
 			var took time.Duration
 			n := 0
 			for b.Loop() {

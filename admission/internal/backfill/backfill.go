@@ -34,7 +34,7 @@ type Entrant struct {
 // Delayed returns what the stage might delay: the first of the due stages of its cohort tree, by the name of their ClusterQueues, that it may not overtake,
 // or nil. It must be called as if the reservations of Yielding were released.
 func (e *Entrant) Delayed(m *model.Model) *model.Due {
-	if e.Stage.Element.Passes {
+	if e.Stage.Element.Passes() {
 		return nil
 	}
 	for _, q := range e.Queue.CohortTree.DueQueues {

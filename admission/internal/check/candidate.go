@@ -136,7 +136,7 @@ func (ck *Checker) Candidate(s *model.Stage) *Candidate {
 	}
 	setDue(ck, l)
 	l.yielding = backfill.Reservers(l.Queue, l.Stage)
-	if s.Element.Passes {
+	if s.Element.Passes() {
 		l.yielding = l.nominalReservers(nil)
 	}
 	return l

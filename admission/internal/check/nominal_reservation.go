@@ -70,7 +70,7 @@ func (l *Candidate) nominalReservers(yielding []*model.Stage) []*model.Stage {
 	for s := range l.Queue.CohortTree.NominalReservers {
 		isOwn := s.PreemptQueue == l.Queue
 		isBehind := isOwn && (s == l.Stage || s.Element == nil || !s.Element.Precedes(l.Stage.Element))
-		if s.Element != nil && !isBehind && (l.Stage.Element.Passes || !isOwn) && !slices.Contains(yielding, s) {
+		if s.Element != nil && !isBehind && (l.Stage.Element.Passes() || !isOwn) && !slices.Contains(yielding, s) {
 			kept = append(kept, s)
 		}
 	}

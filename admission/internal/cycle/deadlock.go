@@ -59,7 +59,7 @@ func (cy *Cycle) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
 	j := cy.m.JobSets[c.OwnerUID]
 	for _, s := range j.Members {
-		if s.QueuedIn != nil && s.QueuedIn == j.ClaimQueue && s.LastRefusal.Check == check.QuotaIsFree && !s.IsGrowth {
+		if s.QueuedIn != nil && s.QueuedIn == j.ClaimQueue && s.LastRefusal != nil && s.LastRefusal.Check == check.QuotaIsFree && !s.IsGrowth {
 			needs = append(needs, check.Choices(cy.m.Offer(s.Demand, s.QueuedIn).Items)...)
 		}
 	}

@@ -71,9 +71,9 @@ func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
 		toTell = append(toTell, l.Stage)
 	}
 	for _, s := range toTell {
-		if !s.LastRefusal.SaysTheSameAs(refusal) {
+		if s.LastRefusal == nil || !s.LastRefusal.SaysTheSameAs(refusal) {
 			cy.check.AddKueueMessage(l, refusal)
-			s.LastRefusal = *refusal
+			s.LastRefusal = refusal
 			cy.decisions = append(cy.decisions, decision.Refuse{Stage: s.Key, UID: s.UID, Refusal: *refusal, PodSets: s.Demand.PodSets})
 		}
 	}

@@ -30,7 +30,7 @@ func (cy *Cycle) reserveForHead(q *model.ClusterQueue) {
 			if s.CoAdmissionGroup() != nil {
 				return false
 			}
-			if refused[s.Element.Shape] {
+			if refused[s.Element.Shape()] {
 				continue
 			}
 			l := cy.check.Candidate(s)
@@ -44,7 +44,7 @@ func (cy *Cycle) reserveForHead(q *model.ClusterQueue) {
 				head, reserved = l, cy.check.NominalReservation(l)
 				return false
 			default:
-				refused[s.Element.Shape] = true
+				refused[s.Element.Shape()] = true
 			}
 		}
 		return false

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -116,7 +115,7 @@ func (g *CohortTree) add(q *ClusterQueue) {
 func forgetRefusals(stages map[types.NamespacedName]*Stage) {
 	for _, s := range stages {
 		if q := s.Entry.ClusterQueue; q != nil && !q.Decides() {
-			s.LastRefusal = decision.Refusal{}
+			s.LastRefusal = nil
 		}
 	}
 }

@@ -3,7 +3,6 @@ package model
 import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -89,7 +88,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	}
 	s.Entry = now
 	if now.Phase != Waiting {
-		s.LastRefusal = decision.Refusal{}
+		s.LastRefusal = nil
 	}
 	if now.Phase == Finished {
 		m.Schedule.Unopened.WakeOwner(m.JobSets[s.OwnerUID])

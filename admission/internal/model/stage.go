@@ -17,6 +17,8 @@ import (
 )
 
 // A Stage is one quota Workload.
+//
+// There may be a million of them, most of which wait: booleans stand side by side to take less memory.
 type Stage struct {
 	Key        decision.StageKey
 	UID        types.UID
@@ -29,11 +31,11 @@ type Stage struct {
 	OwnerUID types.UID
 	Index    int
 	Attempt  int
+	Created  time.Time
 	// IsGrowth is true if the stage already holds quota, and this quota Workload is only for the pods by which it has grown.
 	IsGrowth bool
 	// IsAdopted is true if its pods ran before Tranche was installed. No preemption evicts it.
 	IsAdopted bool
-	Created   time.Time
 
 	// From the spec, converted once for each generation. Unsupported is what the Engine cannot do for it, or empty.
 	Priority    int32
@@ -51,25 +53,24 @@ type Stage struct {
 	IsTakenFairly bool
 	IsReady       bool
 	// HasNoPods is true if its pods cannot be ready yet, so that no stage waits for them.
-	HasNoPods  bool
+	HasNoPods bool
+	// IsApproved is true if its reservation of ApprovedAt has been judged to be safe.
+	IsApproved bool
 	AdmittedAt time.Time
 	// TimeLimit is how long it may run after AdmittedAt, or 0 if it has no limit.
 	TimeLimit   time.Duration
 	Reservation *Assignment
 	ReservedAt  time.Time
-	// ReadyChecks are the AdmissionChecks that it has passed. IsApproved is true if its reservation of ApprovedAt has been judged to be safe.
+	// ReadyChecks are the AdmissionChecks that it has passed.
 	ReadyChecks []kueue.AdmissionCheckReference
-	IsApproved  bool
 	ApprovedAt  time.Time
 	// Revoked is why its reservation, which another engine has made and this one has approved, has to be released, or empty.
 	Revoked string
 	demand.WorkloadPods
 
-	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet. IsVictim is
-	// true if that was decided for a preemptor.
+	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet.
 	Assumed  *Assignment
 	Evicting decision.ID
-	IsVictim bool
 	// Notice is when it will be evicted for a preemptor, if it holds quota.
 	Notice notice.State
 
@@ -79,6 +80,8 @@ type Stage struct {
 	// PreemptReserved is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue PreemptQueue.
 	PreemptReserved quota.Usage
 	PreemptQueue    *ClusterQueue
+	// IsVictim is true if the decision of Evicting was made for a preemptor.
+	IsVictim bool
 	// ReservesNominal is true if the reservation is of nominal quota, against borrowers. PassesPeaks is true if peak reservations yielded to it.
 	ReservesNominal, PassesPeaks bool
 	// LostReservationIn is the last cycle in which it lost a reservation.
@@ -90,8 +93,8 @@ type Stage struct {
 	Timer *timer.Timer[Timed]
 	// Membership is nil unless the stage is in a co-admission group.
 	Membership *Membership
-	// LastRefusal is the refusal that was last emitted.
-	LastRefusal decision.Refusal
+	// LastRefusal is the refusal that was last emitted, which stages of one equivalence class share, or nil.
+	LastRefusal *decision.Refusal
 }
 
 // An Element is a pending stage in its queue.
@@ -158,7 +161,7 @@ func (m *Model) Enqueue(s *Stage) {
 		}
 	}
 	if s.QueuedIn != nil {
-		if s.QueuedIn == to && s.Element.Item == item {
+		if s.QueuedIn == to && s.Element.Item() == item {
 			return
 		}
 		if s.QueuedIn != to {
@@ -261,7 +264,7 @@ func CompareStages(a, b *Stage) int { return CompareKeys(a.Key, b.Key) }
 // ComesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and precedes it. A head that reserves nominal quota
 // waits for no victims. A stage that its JobSet has to run does not wait for preceding stages: these may wait for quota that the JobSet holds.
 func (s *Stage) ComesAfterPreemptor(other *Stage) bool {
-	return other != s && !other.ReservesNominal && !s.Element.Passes && other.Element != nil && other.Element.Precedes(s.Element)
+	return other != s && !other.ReservesNominal && !s.Element.Passes() && other.Element != nil && other.Element.Precedes(s.Element)
 }
 
 // IsReservedAgainst reports whether the preemption reservation of a stage counts for another stage of its ClusterQueue: if it comes before that one, or

@@ -12,7 +12,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/podresources"
@@ -144,7 +143,7 @@ func (o *Observer) reshape(isConcerned func(*model.Stage) bool) {
 		before := s.Demand
 		s.Demand = o.m.Demand.DemandOf(s.Key.Namespace, &s.WorkloadPods)
 		if s.Demand != before {
-			s.LastRefusal = decision.Refusal{} // its status reports the demand
+			s.LastRefusal = nil // its status reports the demand
 		}
 		o.m.Demand.ReleaseDemand(before)
 		if j := o.m.JobSets[s.OwnerUID]; j != nil && j.IsKnown() && !planned[j] {

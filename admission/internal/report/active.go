@@ -16,7 +16,7 @@ import (
 func (rp *Reporter) isActive(c *stageCounts, s *model.Stage) bool {
 	q := s.Entry.ClusterQueue
 	switch {
-	case s.LastRefusal.Check == "":
+	case s.LastRefusal == nil:
 		return true
 	case !q.Exists || rp.m.Activity(q).Status != metav1.ConditionTrue:
 		return false

@@ -200,7 +200,7 @@ func (b *Backlog) add(s *model.Stage, isActive bool) {
 		default:
 			b.Inadmissible++
 		}
-		if s.LastRefusal.Check != "" {
+		if s.LastRefusal != nil {
 			cause.QuotaReserved = s.LastRefusal.Reason
 		}
 	}
