@@ -26,6 +26,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/cmd/tranche/cached"
 	"github.com/tranche-dev/tranche/cmd/tranche/leader"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
@@ -89,7 +90,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 		Metrics:                metrics,
 		HealthProbeBindAddress: config.Health.HealthProbeBindAddress,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultTransform: cached.NewSharer().Transform,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:               {Label: ofJobSets, Transform: stripPod},
 				&resourcev1.ResourceClaim{}: {Transform: podgang.StripClaim},

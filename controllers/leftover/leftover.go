@@ -38,6 +38,8 @@ const (
 	sweepEvery = 5 * time.Second
 	// stepEvery is how soon a step follows the last one.
 	stepEvery = time.Second
+	// pageSize is how many Workloads are read at once.
+	pageSize = 500
 	// graceOfKueue is how long after the installation of the admission policies objects of Kueue are expected to appear.
 	graceOfKueue = 2 * time.Minute
 )
@@ -117,36 +119,48 @@ func (s *sweeper) sweep(ctx context.Context) (left, wrote bool, err error) {
 
 // read finds the groups of pods that Kueue manages, and the Workloads of Kueue whose owner has finished or is gone.
 func (s *sweeper) read(ctx context.Context, since time.Time) (groups []*leftover.Group, finished []*kueue.Workload, err error) {
-	var workloads kueue.WorkloadList
-	if err := s.config.Live.List(ctx, &workloads); err != nil {
-		return nil, nil, fmt.Errorf("list Workloads of Kueue: %w", err)
-	}
-	for i := range workloads.Items {
-		workload := &workloads.Items[i]
+	err = s.eachWorkload(ctx, func(workload *kueue.Workload) error {
 		kind, ok := leftover.Of(workload)
 		if !ok || !adoption.IsOlder(workload, since) {
-			continue
+			return nil
 		}
 		if managed, err := s.manages(ctx, workload.Namespace); err != nil || !managed {
-			if err != nil {
-				return nil, nil, err
-			}
-			continue
+			return err
 		}
+		workload = workload.DeepCopy() // the rest of its page is not kept
 		if kind == leftover.Pod {
 			groups = append(groups, &leftover.Group{Workload: workload})
-			continue
+			return nil
 		}
 		over, err := s.isOver(ctx, workload, kind)
-		if err != nil {
-			return nil, nil, err
-		}
-		if over && len(workload.Finalizers) > 0 {
+		if err == nil && over && len(workload.Finalizers) > 0 {
 			finished = append(finished, workload)
 		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	groups, err = s.addPods(ctx, groups)
 	return groups, finished, err
+}
+
+// eachWorkload calls a function for each Workload until it fails. It reads them in pages: there may be very many.
+func (s *sweeper) eachWorkload(ctx context.Context, visit func(*kueue.Workload) error) error {
+	for next := ""; ; {
+		var page kueue.WorkloadList
+		if err := s.config.Live.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return fmt.Errorf("list Workloads of Kueue: %w", err)
+		}
+		for i := range page.Items {
+			if err := visit(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
 }
 
 // addPods adds pods to the groups that they belong to, and groups of pods without a Workload.
