@@ -156,7 +156,7 @@ func (c *cluster) addSets(ctx context.Context, x *Workload, w *kueue.Workload) {
 	c.refresh(ctx)
 	x.ExpectedStart = c.expectedStart(w)
 	if c.known != nil {
-		x.LetIn = c.known.letIn[keyOf(w)] // nil if it does not wait any more
+		x.LetIn = c.known.letIn[keyOf(w)] // nil if it no longer waits
 	}
 }
 

@@ -35,8 +35,8 @@ const (
 	leaseDuration = 15 * time.Second
 	// probeQueue is a ClusterQueue with free quota, and its namespace.
 	probeQueue = "probe"
-	// quietLong is longer than a manager pauses between writes that are due.
-	quietLong = 20 * time.Second
+	// observedFor is how long the memory of a manager is observed.
+	observedFor = time.Minute
 	// probeTimeout limits how long a manager takes to its first decision.
 	probeTimeout = 5 * time.Minute
 )
@@ -63,7 +63,7 @@ func measureStart(ctx context.Context, o *options) (_ []figure, err error) {
 // starts measures managers that start one after the other on the same objects.
 type starts struct{ run }
 
-// fill creates all objects, and lets a manager write what it has to write about them.
+// fill creates all objects, and lets a manager create the quota Workloads of the JobSets.
 func (s *starts) fill(ctx context.Context, jobSets int) error {
 	if err := createQueues(ctx, s.world.Admin, s.shape, kueue.ResourceInUseFinalizerName); err != nil {
 		return err
@@ -90,11 +90,7 @@ func (s *starts) fill(ctx context.Context, jobSets int) error {
 	if err != nil {
 		return err
 	}
-	err = s.awaitPlanned(ctx, jobSets)
-	if err == nil {
-		err = s.awaitQuiet(ctx)
-	}
-	return errors.Join(err, manager.Stop())
+	return errors.Join(s.awaitPlanned(ctx, jobSets), manager.Stop())
 }
 
 // createJobSets creates JobSets of two stages, of which the second waits for the first to complete.
@@ -160,23 +156,24 @@ func (s *starts) awaitPlanned(ctx context.Context, jobSets int) error {
 	return nil
 }
 
-// awaitQuiet waits until the API server receives no more writes: the manager has written all that there is to write.
-func (s *starts) awaitQuiet(ctx context.Context) error {
-	last, since := -1.0, time.Now()
-	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
-		now, err := received(ctx, s.metrics)
+// observe returns the usage of the manager after a minute in which it writes why all these stages wait, with the most memory that it was seen to use.
+func (s *starts) observe(ctx context.Context) (usage, error) {
+	var most int64
+	for deadline := time.Now().Add(observedFor); ; {
+		now, err := readUsage(s.manager)
 		if err != nil {
-			return false, err
+			return usage{}, err
 		}
-		if now.total() != last {
-			last, since = now.total(), time.Now()
+		most = max(most, now.resident)
+		if now.resident = most; time.Now().After(deadline) {
+			return now, nil
 		}
-		return time.Since(since) > quietLong, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait until the manager has written all statuses: %w", err)
+		select {
+		case <-ctx.Done():
+			return usage{}, ctx.Err()
+		case <-time.After(time.Second):
+		}
 	}
-	return nil
 }
 
 // measure times the first decision of a manager that starts, and of one that takes over.
@@ -190,10 +187,10 @@ func (s *starts) measure(ctx context.Context) (_ []figure, err error) {
 	if err != nil {
 		return nil, errors.Join(err, first.Kill())
 	}
-	if err := s.awaitQuiet(ctx); err != nil {
+	if err := s.awaitCounted(ctx); err != nil {
 		return nil, errors.Join(err, first.Kill())
 	}
-	leading, err := readUsage(s.manager)
+	leading, err := s.observe(ctx)
 	if err != nil {
 		return nil, errors.Join(err, first.Kill())
 	}
