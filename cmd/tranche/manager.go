@@ -17,6 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/cmd/tranche/garbage"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/dashboard"
@@ -66,6 +67,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err != nil {
 		return err
 	}
+	garbage.Let(50) // most of the heap are objects that stay
 	log := newLogger(config)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)

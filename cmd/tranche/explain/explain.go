@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +21,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/garbage"
 	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
@@ -94,14 +93,6 @@ func NewCommand(version string) *cobra.Command {
 	return cmd
 }
 
-// collectLess lets the garbage of a process grow to twice the memory that it uses, unless the environment says how far. A process that answers one question
-// from a large snapshot ends before it would have paid off to look for garbage more often.
-func collectLess() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
-}
-
 // answer returns the report about a name in the selected format.
 func (f *flags) answer(ctx context.Context, from source, name subjectName) (string, error) {
 	r, err := explain(ctx, from, name)
@@ -131,7 +122,7 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 		}
 		return &cluster{Cluster: c, horizon: f.until, taker: live.Taker{Flags: f.Flags, Warnings: cmd.ErrOrStderr()}}, c.Namespace, nil
 	}
-	collectLess()
+	garbage.Let(200) // the process ends before it would have paid off to collect more
 	taken, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return nil, "", err
