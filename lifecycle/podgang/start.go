@@ -181,6 +181,11 @@ func (b *stepBuilder) keepParts(why string) {
 		return workloadstatus.BacksOff(w.Status.RequeueState, b.now)
 	})
 	places := b.match(b.initial)
+	if why == "" {
+		for _, w := range b.unusedParts(places) {
+			b.finish(w, workloadstatus.Succeeded(textSucceeded))
+		}
+	}
 	for _, there := range b.initial {
 		wanted, gate := there.DeepCopy(), ""
 		if why == "" && hasEverStarted(there) {
