@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 )
 
@@ -59,7 +60,7 @@ func SucceededOf(job *batchv1.Job) int32 {
 func isComplete(job *batchv1.Job) bool { return childjob.IsFinished(job, batchv1.JobComplete) }
 
 // jobsOfRun returns the Jobs that belong to this run of the gang: those of its pods, the owners of its initial quota Workloads, and those that have become
-// complete since these were created.
+// complete since these were created. Of the latter, the pods of one that names no queue may have run outside of the gang.
 func (s *gangState) jobsOfRun(controllers map[types.UID]bool) []*batchv1.Job {
 	for _, w := range s.initial {
 		for i := range w.OwnerReferences {
@@ -68,7 +69,8 @@ func (s *gangState) jobsOfRun(controllers map[types.UID]bool) []*batchv1.Job {
 	}
 	var ofRun []*batchv1.Job
 	for _, job := range s.Jobs {
-		isLater := len(s.initial) > 0 && isComplete(job) && s.initial[0].CreationTimestamp.Before(job.Status.CompletionTime)
+		isLater := len(s.initial) > 0 && isComplete(job) && s.initial[0].CreationTimestamp.Before(job.Status.CompletionTime) &&
+			job.Spec.Template.Labels[apis.QueueLabel] != ""
 		if controllers[job.UID] || isLater {
 			ofRun = append(ofRun, job)
 		}

@@ -102,9 +102,9 @@ func TestJobsEnd(t *testing.T) {
 		for i := range rapid.IntRange(1, 2).Draw(t, "Jobs") {
 			n := rapid.Int32Range(1, 3).Draw(t, "pods")
 			all += n
-			l.latest = append(l.latest, &batchv1.Job{
-				ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("job-", i))}, Spec: batchv1.JobSpec{Parallelism: &n, Completions: &n},
-			})
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("job-", i))}, Spec: batchv1.JobSpec{Parallelism: &n, Completions: &n}}
+			job.Spec.Template.Labels = map[string]string{apis.QueueLabel: "main"}
+			l.latest = append(l.latest, job)
 		}
 		switch kind { //nolint:exhaustive // one that starts together, one that may be admitted in parts, one with a PodGroup
 		case podgroup.Kueue:

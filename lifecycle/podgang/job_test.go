@@ -21,6 +21,7 @@ import (
 func (w *world) newJob(uid types.UID, pods ...*corev1.Pod) *batchv1.Job {
 	n := int32(len(pods))
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: batchv1.JobSpec{Parallelism: &n, Completions: &n}}
+	job.Spec.Template.Labels = map[string]string{apis.QueueLabel: "main"}
 	w.jobs = append(w.jobs, job)
 	owned(pods, uid)
 	return job
@@ -197,6 +198,24 @@ func TestOthersMayComplete(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnqueuedJob: a Job whose pods name the PodGroup and no queue does not count, because they are no members of the gang.
+func TestUnqueuedJob(t *testing.T) {
+	w := newGroup(t, 2)
+	w.newJob("a", w.add(1), w.add(1))
+	free := w.newJob("free", w.add(1))
+	free.Spec.Template.Labels = nil
+	w.vanish(w.pods[2]) // only members are read
+	w.startTogether("rr")
+	w.now = w.now.Add(time.Second)
+	free.Status.Succeeded = 1
+	w.complete(free)
+	w.evictAll()
+	w.recreate(1, "a")
+	w.expectPods("g")
+	w.recreate(1, "a")
+	w.expectPods("rr")
 }
 
 // TestPodGroupAwaitsJob: a gang has not finished when as many pods have succeeded as start together, and another Job of it has not finished.
