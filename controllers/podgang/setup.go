@@ -174,7 +174,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	return leads.
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(gangOfJob), builder.WithPredicates(countsSuccess())).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(gangOfJob), builder.WithPredicates(jobDiffers())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue = queue
@@ -266,15 +266,15 @@ func gangOfJob(_ context.Context, object client.Object) []reconcile.Request {
 	return nil
 }
 
-// countsSuccess passes the updates of Jobs that change which of their pods have succeeded. The gang is also reconciled when a pod of it changes.
-func countsSuccess() predicate.Predicate {
+// jobDiffers passes the updates of Jobs on which the next step of a gang depends. The gang is also reconciled when a pod of it changes.
+func jobDiffers() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			old, isJob := e.ObjectOld.(*batchv1.Job)
-			job, isStill := e.ObjectNew.(*batchv1.Job)
-			return isJob && isStill && podgang.SucceededOf(old) != podgang.SucceededOf(job)
+			before, isJob := e.ObjectOld.(*batchv1.Job)
+			after, isStill := e.ObjectNew.(*batchv1.Job)
+			return isJob && isStill && podgang.JobDiffers(before, after)
 		},
 	}
 }

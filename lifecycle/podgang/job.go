@@ -36,7 +36,7 @@ func controllerOf(pod *corev1.Pod) types.UID {
 func (s successes) total(jobs []*batchv1.Job) int32 {
 	n := int32(0)
 	for _, job := range jobs {
-		n += max(0, SucceededOf(job)-s[job.UID])
+		n += max(0, succeededOf(job)-s[job.UID])
 	}
 	for _, pods := range s {
 		n += pods
@@ -44,9 +44,9 @@ func (s successes) total(jobs []*batchv1.Job) int32 {
 	return n
 }
 
-// SucceededOf returns how many pods of a Job have succeeded, also those that no longer exist. A complete Job needs none of its other pods: one without
+// succeededOf returns how many pods of a Job have succeeded, also those that no longer exist. A complete Job needs none of its other pods: one without
 // completions is complete when one has succeeded, and all have terminated.
-func SucceededOf(job *batchv1.Job) int32 {
+func succeededOf(job *batchv1.Job) int32 {
 	n := job.Status.Succeeded
 	if uncounted := job.Status.UncountedTerminatedPods; uncounted != nil {
 		n += int32(len(uncounted.Succeeded)) //nolint:gosec // far from 2^31
@@ -58,6 +58,15 @@ func SucceededOf(job *batchv1.Job) int32 {
 }
 
 func isComplete(job *batchv1.Job) bool { return childjob.IsFinished(job, batchv1.JobComplete) }
+
+func isFinished(job *batchv1.Job) bool {
+	return isComplete(job) || childjob.IsFinished(job, batchv1.JobFailed)
+}
+
+// JobDiffers reports whether a change of a Job can change the next step of its gang.
+func JobDiffers(before, after *batchv1.Job) bool {
+	return succeededOf(before) != succeededOf(after) || isComplete(before) != isComplete(after) || isFinished(before) != isFinished(after)
+}
 
 // jobsOfRun returns the Jobs that belong to this run of the gang: those of its pods, the owners of its initial quota Workloads, and those that have become
 // complete since these were created. Of the latter, the pods of one that names no queue may have run outside of the gang.
@@ -85,8 +94,7 @@ func (s *gangState) isCompleted(w *kueue.Workload) bool {
 
 // haveCompleted reports whether all Jobs of this run are complete, no other Job can create pods for the gang, and nothing else has created any.
 func (s *gangState) haveCompleted(ofRun []*batchv1.Job) bool {
-	hasFinished := func(job *batchv1.Job) bool { return isComplete(job) || childjob.IsFinished(job, batchv1.JobFailed) }
-	if !all(s.Jobs, hasFinished) || !all(ofRun, isComplete) {
+	if !all(s.Jobs, isFinished) || !all(ofRun, isComplete) {
 		return false
 	}
 	for _, w := range s.initial {

@@ -303,6 +303,33 @@ func TestJobsOfEarlierRuns(t *testing.T) {
 	}
 }
 
+// TestJobDiffers: a gang is reconciled when its Job counts a pod, becomes complete or fails, and not for each other change of the status.
+func TestJobDiffers(t *testing.T) {
+	w := newGang(t, 0, "min-available", "2")
+	job := w.newJob("a", w.add(1), w.add(1))
+	for _, c := range []struct {
+		name   string
+		want   bool
+		change func()
+	}{
+		{"a pod is active", false, func() { job.Status.Active = 1 }},
+		{"a pod has failed", false, func() { job.Status.Failed = 1 }},
+		{"a pod is counted", true, func() {
+			job.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"pod-01"}}
+		}},
+		{"it stays counted", false, func() { job.Status.Succeeded, job.Status.UncountedTerminatedPods = 1, nil }},
+		{"all are counted", true, func() { job.Status.Succeeded = 2 }},
+		{"it is complete", true, func() { w.complete(job) }},
+		{"it has failed instead", true, func() { job.Status.Conditions[0].Type = batchv1.JobFailed }},
+	} {
+		before := job.DeepCopy()
+		c.change()
+		if got := podgang.JobDiffers(before, job); got != c.want {
+			t.Errorf("%s: differs is %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
 // TestPeerWithCompleteJob: a pod that succeeded while its gang was evicted counts for the gangs that start together with it.
 func TestPeerWithCompleteJob(t *testing.T) {
 	w := newGang(t, 0, "min-available", "2")
