@@ -91,6 +91,25 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// TestTakeoverMisspelled: an annotation that names no engine is reported, and one that names Kueue is not.
+func TestTakeoverMisspelled(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("a", "x: gpu=4", asking)
+	for engine, want := range map[string]string{
+		"tranche":        `ClusterQueue a: metadata.annotations: tranche.dev/engine is "tranche", must be Tranche or Kueue`,
+		apis.EngineKueue: "", "": "",
+	} {
+		b.changeQueue("a", func(q *kueue.ClusterQueue) { q.Annotations = map[string]string{apis.EngineAnnotation: engine} })
+		problem := ""
+		for _, tree := range b.engine.Takeovers() {
+			problem = tree.Problem()
+		}
+		if problem != want {
+			t.Errorf("annotation %q: the problem is %q, want %q", engine, problem, want)
+		}
+	}
+}
+
 // TestTakeoverAgain hands a ClusterQueue back and takes it again: the reason why a stage waits was removed from its status, and is reported again.
 func TestTakeoverAgain(t *testing.T) {
 	b := newBesideKueue(t)

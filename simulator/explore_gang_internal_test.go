@@ -35,6 +35,8 @@ type gangs struct {
 	// pods has the pods of all gangs by name, and created counts those that each gang ever had.
 	pods    map[string]*corev1.Pod
 	created map[string]int
+	// vanished counts the pods of each Job that have succeeded while they were being deleted, and no longer exist.
+	vanished map[string]int32
 	// workloads has the latest versions of the quota Workloads of gangs.
 	workloads map[admission.StageKey]*kueue.Workload
 	// work has the names of the gangs that the manager has to reconcile, and awaited when it does so without an event.
@@ -54,14 +56,14 @@ type gangVersion struct {
 
 func newGangs() gangs {
 	return gangs{
-		pods: map[string]*corev1.Pod{}, created: map[string]int{}, workloads: map[admission.StageKey]*kueue.Workload{}, work: map[string]bool{},
+		pods: map[string]*corev1.Pod{}, created: map[string]int{}, vanished: map[string]int32{}, workloads: map[admission.StageKey]*kueue.Workload{}, work: map[string]bool{},
 		awaited: map[string]time.Duration{}, plans: map[string]types.UID{},
 	}
 }
 
 func (g *gangs) copied() gangs {
 	c := gangs{
-		maps.Clone(g.pods), maps.Clone(g.created), maps.Clone(g.workloads), maps.Clone(g.work), maps.Clone(g.awaited), maps.Clone(g.plans),
+		maps.Clone(g.pods), maps.Clone(g.created), maps.Clone(g.vanished), maps.Clone(g.workloads), maps.Clone(g.work), maps.Clone(g.awaited), maps.Clone(g.plans),
 		maps.Clone(g.previous),
 	}
 	for name, objects := range g.previous {
@@ -168,6 +170,7 @@ func (x *situation) gangSnapshot(g *gang, stale cluster.ObjectName) *podgang.Sna
 		}
 	}
 	s := &podgang.Snapshot{Workloads: workloads, Flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}, Charged: map[types.UID]bool{}}
+	s.Jobs = x.jobsOf(g)
 	s.Gang, s.Problems = podgroup.New(g.ref(), nil, pods, podgroup.Settings{Wait: 10 * time.Minute})
 	s.Backoff = func(count int32) time.Duration { return time.Duration(count) * time.Minute }
 	for name, flavor := range x.Flavors {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,46 @@ func (g *gang) pod(n int, owner string, now metav1.Time) *corev1.Pod {
 		Requests: corev1.ResourceList{"gpu": *resource.NewQuantity(1, resource.DecimalSI)},
 	}}}
 	return pod
+}
+
+// owners returns the names of the Jobs of a gang.
+func (g *gang) owners() []string {
+	switch {
+	case !g.isOwned:
+		return nil
+	case !g.isSplit:
+		return []string{g.name}
+	}
+	var names []string
+	for n := range g.pods {
+		names = append(names, fmt.Sprintf("%s-job-%d", g.name, n))
+	}
+	return names
+}
+
+// jobsOf returns the Jobs of a gang, which count their pods that have succeeded.
+func (x *situation) jobsOf(g *gang) []*batchv1.Job {
+	var jobs []*batchv1.Job
+	for _, owner := range g.owners() {
+		pods := int32(g.pods / len(g.owners()))
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: owner, UID: types.UID(owner)}, Spec: batchv1.JobSpec{Parallelism: &pods, Completions: &pods}}
+		job.Status.Succeeded = x.gangs.vanished[owner]
+		isAlone := true
+		for _, pod := range x.podsOf(g) {
+			if pod.OwnerReferences[0].Name != owner {
+				continue
+			}
+			isAlone = isAlone && podgroup.IsTerminal(pod)
+			if pod.Status.Phase == corev1.PodSucceeded {
+				job.Status.Succeeded++
+			}
+		}
+		if isAlone && job.Status.Succeeded >= pods {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs
 }
 
 // gangSteps are the reconciles of gangs, and the work of the garbage collector.
@@ -129,12 +170,22 @@ func (x *situation) nextTime() (time.Duration, bool) {
 func (x *situation) gangMoves(event func(text string, kind adversity, do func(*situation))) {
 	for i := range x.world.gangs {
 		g := &x.world.gangs[i]
+		var surplus *corev1.Pod
 		present := 0
+		for _, owner := range g.owners() {
+			present += int(x.gangs.vanished[owner])
+		}
 		for _, pod := range x.podsOf(g) {
 			if pod.Status.Phase != corev1.PodFailed && pod.DeletionTimestamp == nil {
 				present++
 			}
+			if present > g.pods && podgroup.IsWaiting(pod) {
+				surplus = pod
+			}
 			x.gangPodMoves(pod, event)
+		}
+		if surplus != nil {
+			event("# its Job deletes pod "+surplus.Name, none, func(x *situation) { x.deletePod(surplus) })
 		}
 		if present < g.pods && !x.hasFinished(g) {
 			event(fmt.Sprintf("# pod %s-%d is created", g.name, x.gangs.created[g.name]), none, func(x *situation) {
@@ -153,7 +204,7 @@ func (x *situation) ownerOfNext(g *gang) string {
 		isOf := func(pod *corev1.Pod) bool {
 			return pod.OwnerReferences[0].Name == owner && pod.Status.Phase != corev1.PodFailed
 		}
-		if !slices.ContainsFunc(x.podsOf(g), isOf) {
+		if x.gangs.vanished[owner] == 0 && !slices.ContainsFunc(x.podsOf(g), isOf) {
 			break
 		}
 	}
@@ -175,6 +226,12 @@ func (x *situation) gangPodMoves(pod *corev1.Pod, event func(text string, kind a
 	case podgroup.IsTerminal(pod):
 	case pod.DeletionTimestamp != nil:
 		event("# pod "+pod.Name+" has terminated, and disappears", none, func(x *situation) { x.putPod(pod, nil) })
+		if len(pod.OwnerReferences) > 0 {
+			event("# pod "+pod.Name+" has succeeded, and disappears", none, func(x *situation) {
+				x.gangs.vanished[pod.OwnerReferences[0].Name]++
+				x.putPod(pod, nil)
+			})
+		}
 	default:
 		event("# a user deletes pod "+pod.Name, interventions, func(x *situation) { x.deletePod(pod) })
 		if podgroup.IsGated(pod) {
@@ -273,6 +330,9 @@ func (x *situation) stateOfGangs(b *strings.Builder) {
 	for i := range x.world.gangs {
 		g := &x.world.gangs[i]
 		fmt.Fprintf(b, "\ngang %s created=%d due=%t", g.name, x.gangs.created[g.name], x.gangs.work[g.name])
+		for _, owner := range g.owners() {
+			fmt.Fprintf(b, " %s=%d", owner, x.gangs.vanished[owner])
+		}
 		if at, isAwaited := x.gangs.awaited[g.name]; isAwaited {
 			fmt.Fprintf(b, " await %s", at-x.Now)
 		}

@@ -59,6 +59,10 @@ func smallWorlds() []*world {
 			name: "one step at a time, a gang of pods", steps: true, budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=2\n", gangs: []gang{{kind: podgroup.Kueue, name: "g", pods: 2}},
 		},
+		{
+			name: "one step at a time, a gang that gathers its quota", steps: true, budget: [adversities]int8{crashes: 1},
+			text: "queue ml gpu=2\n", gangs: []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true}},
+		},
 	}
 }
 
@@ -68,7 +72,6 @@ func gangWorlds() []*world {
 	const preemptor = "queue ml gpu=2 within=LowerPriority\n"
 	bare := []gang{{kind: podgroup.Kueue, name: "g", pods: 2}}
 	owned := []gang{{kind: podgroup.Kueue, name: "g", pods: 2, isOwned: true}}
-	parts := []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true}}
 	split := []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true, isSplit: true}}
 	single := []gang{{kind: podgroup.Kueue, name: "g", pods: 1}}
 	later := []string{"submit b queue=ml pods=2*gpu:1 priority=1 stop-after=1m"}
@@ -81,7 +84,6 @@ func gangWorlds() []*world {
 		{name: "a gang, a lag and a pod fails", steps: true, text: alone, gangs: owned, budget: [adversities]int8{lags: 1, failures: 1}},
 		{name: "a gang that is preempted, crash", steps: true, text: preemptor, gangs: owned, later: later, budget: [adversities]int8{crashes: 1}},
 		{name: "a gang beside a JobSet", steps: true, gangs: single, text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1)\n"},
-		{name: "a gang that gathers its quota, crash", steps: true, text: alone, gangs: parts, budget: [adversities]int8{crashes: 1}},
 		{name: "a gang in parts of two Jobs that is preempted", steps: true, text: preemptor, gangs: split, later: later},
 		{
 			name: "a gang beside a job, and a user", steps: true, gangs: single, budget: [adversities]int8{interventions: 1},

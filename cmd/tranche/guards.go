@@ -47,14 +47,8 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	if err := checkKueueManager(&guards, config.Mode); err != nil {
 		return nil, err
 	}
-	if config.Mode != configapi.ModeBeside {
-		webhooks, err := listWebhooks(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		if err := checkNoKueue(webhooks); err != nil {
-			return nil, err
-		}
+	if err := checkMode(ctx, c, config.Mode, guards.Data["kueueManager"]); err != nil {
+		return nil, err
 	}
 	lock := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.TakeoverConfigMap}}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(&lock), &lock); client.IgnoreNotFound(err) != nil {

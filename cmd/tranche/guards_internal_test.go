@@ -30,6 +30,19 @@ func TestKueueManager(t *testing.T) {
 	}
 }
 
+// Beside a Kueue that is older than what Tranche relies on, the manager does not start. A version that cannot be read may be any.
+func TestVersionBeside(t *testing.T) {
+	for version, isRefused := range map[string]bool{
+		"v0.18.9": true, "v0.9.0": true, "v0.18.0-rc.1": true, "v0.19.0": false, "v0.19.2": false, "v0.20.0": false, "v1.0.0": false, "": false, "main": false,
+		"v20260101-v0.18.0-5-gabcdef": false,
+	} {
+		err := checkVersion(version, "system:serviceaccount:kueue-system:kueue-controller-manager")
+		if (err != nil) != isRefused || err != nil && !strings.Contains(err.Error(), version+": install Kueue 0.19 or later") {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
 // A lock that is left over from the mode Beside would keep the manager from admitting anything.
 func TestTakeovers(t *testing.T) {
 	lock := &corev1.ConfigMap{Data: map[string]string{"manager": "m", "queue.b": "Tranche", "queue.a": "Tranche", "cohort.c": "Locked"}}

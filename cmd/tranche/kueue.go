@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,12 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
 // kueueInterval is how often a running manager looks for Kueue's manager.
 const kueueInterval = 30 * time.Second
 
-// A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues.
+// oldestKueue is the oldest minor version of Kueue beside which the manager starts.
+const oldestKueue = 19
+
+// A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues. In the
+// mode Beside, Kueue's manager may be uninstalled while this one runs: what runs goes on, and the check fails at the next start.
 type kueueWatch struct{ reader client.Reader }
 
 // watchKueue adds a kueueWatch to a manager, unless its mode is Beside.
@@ -68,6 +74,56 @@ func checkNoKueue(webhooks []admissionregistrationv1.ValidatingWebhookConfigurat
 		}
 	}
 	return nil
+}
+
+// checkMode checks that Kueue's manager is installed in the mode Beside, and in no other mode.
+func checkMode(ctx context.Context, reader client.Reader, mode configapi.Mode, kueueManager string) error {
+	if mode == configapi.ModeBeside {
+		return checkKueue(ctx, reader, kueueManager)
+	}
+	webhooks, err := listWebhooks(ctx, reader)
+	if err != nil {
+		return err
+	}
+	return checkNoKueue(webhooks)
+}
+
+// checkKueue returns an error if Kueue's manager is not installed, or is too old. Beside it, nothing else admits the quota Workloads of stages.
+func checkKueue(ctx context.Context, reader client.Reader, user string) error {
+	webhooks, err := listWebhooks(ctx, reader)
+	if err != nil {
+		return err
+	}
+	if err := checkInstalled(webhooks); err != nil {
+		return err
+	}
+	version, err := takeover.KueueVersion(ctx, reader, user)
+	if err != nil {
+		return fmt.Errorf("find the version of Kueue's manager: %w", err)
+	}
+	return checkVersion(version, user)
+}
+
+// checkInstalled checks that one of the configurations is that of Kueue's manager.
+func checkInstalled(webhooks []admissionregistrationv1.ValidatingWebhookConfiguration) error {
+	for i := range webhooks {
+		if slices.ContainsFunc(webhooks[i].Webhooks, servesKueue) {
+			return nil
+		}
+	}
+	return fmt.Errorf("mode is %s in the configuration, but no ValidatingWebhookConfiguration is that of Kueue's manager, which admits in this mode: "+
+		"install Kueue 0.19 or later; or, to replace Kueue, install config/default with mode %s", configapi.ModeBeside, configapi.ModeInstead)
+}
+
+// checkVersion checks that Kueue's manager is not older than the first version beside which Tranche runs. One that is not known may be.
+func checkVersion(version, user string) error {
+	minor, found := strings.CutPrefix(version, "v0.")
+	minor, _, _ = strings.Cut(minor, ".")
+	if number, err := strconv.Atoi(minor); !found || err != nil || number >= oldestKueue {
+		return nil //nolint:nilerr // another form of version is not known
+	}
+	return fmt.Errorf("mode is %s in the configuration, but the Deployment of Kueue's manager, which runs as user %q, has version %s: install Kueue 0.%d or later",
+		configapi.ModeBeside, user, version, oldestKueue)
 }
 
 // servesKueue reports whether Kueue's manager answers a webhook about ClusterQueues. Others may validate ClusterQueues, too.

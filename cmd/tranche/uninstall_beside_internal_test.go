@@ -75,6 +75,10 @@ func TestIsOfKueue(t *testing.T) {
 			if (err != nil) != want || err != nil && !strings.Contains(err.Error(), "ValidatingWebhookConfiguration kueue is that of Kueue's manager") {
 				t.Errorf("webhook at %+v: %v", at, err)
 			}
+			err = checkInstalled([]admissionregistrationv1.ValidatingWebhookConfiguration{config("workloads"), c})
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "no ValidatingWebhookConfiguration is that of Kueue's manager") {
+				t.Errorf("beside, webhook at %+v: %v", at, err)
+			}
 		}
 	}
 }

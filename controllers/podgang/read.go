@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,10 +131,13 @@ func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// readGang reads the PodGroup and the pods of a gang.
+// readGang reads the PodGroup, the Jobs and the pods of a gang.
 func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from readers) (*snapshot, error) {
 	s := &snapshot{}
 	var err error
+	if s.Jobs, err = r.readJobs(ctx, ref); err != nil {
+		return nil, err
+	}
 	if s.object, err = r.readObject(ctx, ref, from); err != nil {
 		return nil, err
 	}
@@ -159,6 +163,20 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from reader
 	s.Gang, s.Problems = podgroup.New(ref, object, pods, r.config.Gangs)
 	s.Problems = append(s.Problems, problems...)
 	return s, nil
+}
+
+// readJobs reads the Jobs of a gang from the cache, before the pods: what they count must not be newer than these. It only grows, and an event reports
+// what the cache lacks.
+func (r *Reconciler) readJobs(ctx context.Context, ref podgroup.Ref) ([]*batchv1.Job, error) {
+	var list batchv1.JobList
+	if err := r.client.List(ctx, &list, client.InNamespace(ref.Namespace), client.MatchingFields{indexGang: ref.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Jobs of gang %s: %w", ref.Full(), err)
+	}
+	var all []*batchv1.Job
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, nil
 }
 
 // readObject returns the PodGroup of a gang, or nil if there is none.

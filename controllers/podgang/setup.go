@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,10 +32,13 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -58,7 +62,7 @@ const (
 	reportedPods     = 8
 	reportLater      = time.Second
 
-	// indexGang finds the pods and quota Workloads of a gang.
+	// indexGang finds the pods, Jobs and quota Workloads of a gang.
 	indexGang = "tranche.dev/gang"
 )
 
@@ -170,6 +174,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	return leads.
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(gangOfJob), builder.WithPredicates(jobDiffers())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue = queue
@@ -214,6 +219,14 @@ func addIndexes(ctx context.Context, mgr ctrl.Manager, pods cache.Cache) error {
 			}
 			return nil
 		}),
+		mgr.GetFieldIndexer().IndexField(ctx, &batchv1.Job{}, indexGang, func(object client.Object) []string {
+			if job, ok := object.(*batchv1.Job); ok {
+				if ref, named := podgroup.RefOfJob(job); named {
+					return []string{ref.String()}
+				}
+			}
+			return nil
+		}),
 	)
 	if err != nil {
 		return fmt.Errorf("index by gang: %w", err)
@@ -241,6 +254,29 @@ func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 		return []reconcile.Request{requestOf(ref)}
 	}
 	return nil
+}
+
+// gangOfJob maps a Job to the gang that its pods name.
+func gangOfJob(_ context.Context, object client.Object) []reconcile.Request {
+	if job, ok := object.(*batchv1.Job); ok {
+		if ref, named := podgroup.RefOfJob(job); named {
+			return []reconcile.Request{requestOf(ref)}
+		}
+	}
+	return nil
+}
+
+// jobDiffers passes the updates of Jobs on which the next step of a gang depends. The gang is also reconciled when a pod of it changes.
+func jobDiffers() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isJob := e.ObjectOld.(*batchv1.Job)
+			after, isStill := e.ObjectNew.(*batchv1.Job)
+			return isJob && isStill && podgang.JobDiffers(before, after)
+		},
+	}
 }
 
 // gangOfClaim maps a ResourceClaim to the gang of its pod or of its PodGroup.

@@ -66,6 +66,8 @@ func (b *stepBuilder) reconcileWorkload(w *kueue.Workload) {
 		if !b.runs(w) && slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName) {
 			b.step.RemoveFinalizer = append(b.step.RemoveFinalizer, w)
 		}
+	case b.isCompleted(w):
+		b.finish(w, workloadstatus.Succeeded(textSucceeded))
 	case quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted):
 		b.finishEviction(w)
 	case quotaworkload.HoldsQuota(w):

@@ -1,6 +1,7 @@
 package podgang_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,4 +128,25 @@ func TestEvictedWhole(t *testing.T) {
 	w.settle()
 	w.admitAll()
 	w.expect("sr", 1, "has started")
+}
+
+// TestStartInterrupted: a gang in parts starts as a whole also if the manager dies when the first part is recorded as started.
+func TestStartInterrupted(t *testing.T) {
+	l := &lab{world: newGang(t, 2, "min-available", "2", "mode", "NonStrict")}
+	for _, x := range slices.Clone(l.workloads) {
+		l.admit(x)
+	}
+	l.syncPods()
+	l.syncWorkloads()
+	l.pass(1)
+	l.expect("gg", 2, "has started")
+	l.settle()
+	l.expect("rr", 2, "has started")
+	l.preempt(l.workloads[0])
+	l.settle()
+	l.expect("RR", 2, "evicted")
+	l.vanish(l.pods[1])
+	l.vanish(l.pods[0])
+	l.settle()
+	l.expectNothingHeld()
 }

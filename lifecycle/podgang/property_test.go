@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,6 +34,7 @@ type world struct {
 	settings  map[string]string
 	pods      []*corev1.Pod
 	workloads []*kueue.Workload
+	jobs      []*batchv1.Job
 	peers     []podgang.Peer
 	devices   podgroup.Devices
 	retention configapi.WorkloadRetentionPolicy
@@ -73,7 +75,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 func (w *world) seen() *podgang.Snapshot {
 	pods, unclaimed := w.devices.Charge(w.pods)
 	gang, problems := podgroup.New(w.ref, w.object, pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
-	s := &podgang.Snapshot{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Peers: w.peers, Charged: map[types.UID]bool{}, Retention: w.retention}
+	s := &podgang.Snapshot{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Jobs: w.jobs, Peers: w.peers, Charged: map[types.UID]bool{}, Retention: w.retention}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
 	}

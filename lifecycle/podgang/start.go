@@ -181,6 +181,11 @@ func (b *stepBuilder) keepParts(why string) {
 		return workloadstatus.BacksOff(w.Status.RequeueState, b.now)
 	})
 	places := b.match(b.initial)
+	if why == "" {
+		for _, w := range b.unusedParts(places) {
+			b.finish(w, workloadstatus.Succeeded(textSucceeded))
+		}
+	}
 	for _, there := range b.initial {
 		wanted, gate := there.DeepCopy(), ""
 		if why == "" && hasEverStarted(there) {
@@ -319,9 +324,14 @@ func (b *stepBuilder) releases(places []place) (all []Ungate, why string) {
 }
 
 // ungateLate ungates pods one by one, now that the gang has started: pods for which there is a slot, which others have left or never used, and the
-// others when their extra quota Workloads are admitted.
+// others when their extra quota Workloads are admitted. A part that has not started belongs to a start that was interrupted.
 func (b *stepBuilder) ungateLate() {
-	admitted := slices.DeleteFunc(slices.Clone(b.initial), func(w *kueue.Workload) bool { return !b.isAdmitted(w) || !hasStarted(w) })
+	admitted := slices.DeleteFunc(slices.Clone(b.initial), func(w *kueue.Workload) bool { return !b.isAdmitted(w) })
+	for _, w := range admitted {
+		if !hasStarted(w) {
+			b.step.Change = append(b.step.Change, Change{w, withStart(w, b.now)})
+		}
+	}
 	b.share()
 	places := b.match(admitted)
 	placed := map[*corev1.Pod]bool{}

@@ -2,6 +2,7 @@ package podgang
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,9 +30,12 @@ type gangState struct {
 	pods        map[types.UID]*corev1.Pod
 	controllers map[types.UID]bool
 	shapes      shapes
-	// waiting has the pods that wait to be ungated; active and succeeded count the other pods of this run of the gang.
+	// waiting has the pods that wait to be ungated; active and succeeded count the other pods of this run of the gang, also those that have succeeded
+	// and no longer exist, if their Jobs count them.
 	waiting           []*corev1.Pod
 	active, succeeded int32
+	// hasCompleted is true if the pods of this run have Jobs, and all of these are complete.
+	hasCompleted bool
 	// unclaimed is a pod that waits to be ungated, and whose ResourceClaims have not been created or cannot be charged, or nil.
 	unclaimed *corev1.Pod
 	// running is true if a pod of any run may use quota, and hasRecreatedPods if pods wait whose controller has had pods that were ungated before.
@@ -52,8 +56,12 @@ func stateOf(snapshot *Snapshot) *gangState {
 
 func (s *gangState) count() {
 	isOfRun := s.run()
+	ofRun, succeeded := maps.Clone(s.controllers), successes{}
 	for _, pod := range s.Gang.Pods {
 		s.pods[pod.UID] = pod
+		if isOfRun(pod) {
+			ofRun[controllerOf(pod)] = true
+		}
 		switch {
 		case podgroup.IsWaiting(pod) && len(pod.Spec.ResourceClaims) > 0:
 			s.unclaimed = cmp.Or(s.unclaimed, pod)
@@ -65,19 +73,20 @@ func (s *gangState) count() {
 				s.active++
 			}
 		case pod.Status.Phase == corev1.PodSucceeded && isOfRun(pod):
-			s.succeeded++
+			succeeded[controllerOf(pod)]++
 		}
 		if by, _ := paidBy(pod); by != "" && !podgroup.IsGated(pod) {
 			s.paid[by] = append(s.paid[by], pod)
 			s.hasRecreatedPods = s.hasRecreatedPods || s.hasWaitingSibling(pod)
 		}
 	}
+	jobs := s.jobsOfRun(ofRun)
+	s.succeeded, s.hasCompleted = succeeded.total(jobs), s.haveCompleted(jobs)
 }
 
 // hasWaitingSibling reports whether a pod has the same controller as one that waits.
 func (s *gangState) hasWaitingSibling(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && s.controllers[owner.UID]
+	return s.controllers[controllerOf(pod)]
 }
 
 // run returns a predicate for pods of this run of the gang, in contrast to earlier runs of the same name: they are paid for by a quota Workload
@@ -92,8 +101,8 @@ func (s *gangState) run() func(*corev1.Pod) bool {
 		payers[string(w.UID)] = true
 	}
 	for _, pod := range s.Gang.Pods {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && podgroup.IsWaiting(pod) {
-			s.controllers[owner.UID] = true
+		if owner := controllerOf(pod); owner != "" && podgroup.IsWaiting(pod) {
+			s.controllers[owner] = true
 		}
 	}
 	return func(pod *corev1.Pod) bool {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,8 @@ type Snapshot struct {
 	Problems podgroup.Problems
 	// Workloads are all quota Workloads of the gang, and of earlier gangs of its name.
 	Workloads []*kueue.Workload
+	// Jobs are those whose pod templates name the gang, also those of earlier runs. In a live snapshot they are not newer than the pods.
+	Jobs []*batchv1.Job
 	// Peers are the peers: the gangs that start together with it.
 	Peers    []Peer
 	Flavors  map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor

@@ -323,13 +323,18 @@ func (g *Gang) MissingOwners(present []metav1.OwnerReference) []metav1.OwnerRefe
 }
 
 // Owners returns the owners of an initial quota Workload: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
-// if they have none, as with Kueue. If there are many, only the oldest own it: one is enough to keep it.
+// if they have none, as with Kueue. If there are many, only the oldest own it: one is enough to keep it. Pods that have terminated may be of an earlier
+// run: they, and their controllers, only own it if there are no others.
 func (g *Gang) Owners() []metav1.OwnerReference {
 	if g.Object != nil {
 		return []metav1.OwnerReference{{APIVersion: g.Object.APIVersion, Kind: "PodGroup", Name: g.Object.Name, UID: g.Object.UID, Controller: new(true)}}
 	}
+	pods := slices.DeleteFunc(slices.Clone(g.Pods), IsTerminal)
+	if len(pods) == 0 {
+		pods = g.Pods
+	}
 	var owners []metav1.OwnerReference
-	for _, pod := range g.Pods {
+	for _, pod := range pods {
 		owner := AsOwner(pod)
 		if c := metav1.GetControllerOfNoCopy(pod); c != nil {
 			owner = metav1.OwnerReference{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}

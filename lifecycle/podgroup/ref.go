@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/workloadname"
@@ -66,6 +68,18 @@ func RefOf(pod *corev1.Pod) (ref Ref, ok bool) {
 		return Ref{Single, pod.Namespace, pod.Name}, true
 	}
 	return Ref{}, false
+}
+
+// RefOfJob returns the gang that the pods of a Job name. Those of a JobSet are no members of a gang.
+func RefOfJob(job *batchv1.Job) (ref Ref, ok bool) {
+	if job.Labels[jobset.JobSetNameKey] != "" {
+		return Ref{}, false
+	}
+	template := &job.Spec.Template
+	return RefOf(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Labels: template.Labels, Annotations: template.Annotations},
+		Spec:       corev1.PodSpec{SchedulingGroup: template.Spec.SchedulingGroup},
+	})
 }
 
 // ParseRef parses the result of String.

@@ -26,7 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// ReaderRole is the ClusterRole that grants the right to list and watch every kind.
+// ReaderRole is the ClusterRole of config/shadow/role.yaml that grants the right to list and watch every kind.
 const ReaderRole = "tranche-shadow-reader"
 
 // A Config configures what is read.
@@ -130,7 +130,7 @@ func gapOf(k *snapshot.Kind, err error) *snapshot.Gap {
 	if isUnserved(err) {
 		gap.Reason = "the API server does not serve " + k.GVK.GroupVersion().String()
 	} else if apierrors.IsForbidden(err) {
-		gap.Cure = fmt.Sprintf("ask for the right to list and watch %s, for example by a ClusterRoleBinding to the ClusterRole %s", k.FullResource(), ReaderRole)
+		gap.Cure = fmt.Sprintf("ask for the right to list and watch %s, for example by a ClusterRoleBinding to the ClusterRole %s of config/shadow/role.yaml", k.FullResource(), ReaderRole)
 	}
 	if missing := missingWithout(k); missing != "" {
 		gap.Reason += " (" + missing + ")"

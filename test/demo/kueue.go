@@ -32,6 +32,18 @@ const (
 	takenAfter = 4
 )
 
+// besideScene is the scene beside Kueue's manager.
+func besideScene() scene {
+	return scene{
+		start: setUpBeside, play: playBeside, again: "make demo KUEUE=1 KEEP=1",
+		ideas: []string{
+			"kubectl create -f config/samples/jobsets/fine-tune-llm.yaml   # stages, which Kueue admits",
+			"tranche takeover team-a team-b                                # Tranche admits in their cohort",
+			"tranche hand-back team-a team-b                               # Kueue admits again",
+		},
+	}
+}
+
 // setUpBeside starts a control plane with Kueue's manager, and installs Tranche beside it.
 func setUpBeside(ctx context.Context) (*testenv.World, error) {
 	say("Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, JobSet, kwok and Kueue ...")

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -31,13 +32,20 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	finish := suggestKeep
-	if *keep {
-		finish = awaitInterrupt
+	show := scene{
+		start: setUp, play: play, again: "make demo KEEP=1",
+		ideas: []string{
+			"kubectl create -f config/samples/jobsets/fine-tune-llm.yaml   # stages",
+			"kubectl create -f config/samples/jobsets/group-start.yaml     # pods that start together",
+			"kubectl apply -k config/samples/podgroups                     # pods that are admitted together",
+		},
 	}
-	show := scene{setUp, play}
 	if *beside {
-		show = scene{setUpBeside, playBeside}
+		show = besideScene()
+	}
+	finish := show.suggestKeep
+	if *keep {
+		finish = show.awaitInterrupt
 	}
 	if err := run(ctx, show, finish); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -50,6 +58,9 @@ func main() {
 type scene struct {
 	start func(context.Context) (*testenv.World, error)
 	play  func(context.Context, *testenv.World) error
+	// again is the command that keeps the cluster, and ideas are commands to try in it.
+	again string
+	ideas []string
 }
 
 // run starts everything, plays the script, and calls finish before it stops everything.
@@ -66,17 +77,17 @@ func run(ctx context.Context, show scene, finish func(context.Context, *testenv.
 	return nil
 }
 
-func suggestKeep(context.Context, *testenv.World) {
-	say("To keep the cluster for kubectl after the demo, run `make demo KEEP=1`.")
+func (s *scene) suggestKeep(context.Context, *testenv.World) {
+	say("To keep the cluster for kubectl after the demo, run `%s`.", s.again)
 }
 
-func awaitInterrupt(ctx context.Context, w *testenv.World) {
+func (s *scene) awaitInterrupt(ctx context.Context, w *testenv.World) {
 	say("The cluster is still running. In another terminal:")
-	say("  export KUBECONFIG=%s PATH=%s:$PATH", w.AdminKubeconfig, w.Plane.BinDir())
+	say("  export KUBECONFIG=%s PATH=%s:%s:$PATH", w.AdminKubeconfig, w.Plane.BinDir(), filepath.Join(w.Root, "bin"))
 	say("  kubectl get jobsets,kwl -A")
-	say("  kubectl create -f config/samples/jobsets/fine-tune-llm.yaml   # stages")
-	say("  kubectl create -f config/samples/jobsets/group-start.yaml     # pods that start together")
-	say("  kubectl apply -k config/samples/podgroups                     # pods that are admitted together")
+	for _, command := range s.ideas {
+		say("  %s", command)
+	}
 	say("Press Ctrl-C to stop.")
 	<-ctx.Done()
 }

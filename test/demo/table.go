@@ -66,10 +66,10 @@ func newScreen() func([]row, time.Duration) {
 	seen := map[string]string{}
 	return func(rows []row, at time.Duration) {
 		for _, r := range rows {
-			line := strings.TrimRight(fmt.Sprintf("%-9s %-28s %-16s %-24s %s", r.state, r.jobSet, r.stage, r.held, short(r.why)), " ")
+			line := strings.TrimRight(fmt.Sprintf("%-9s %-28s %-16s %-41s %s", r.state, r.jobSet, r.stage, r.held, short(r.why)), " ")
 			if seen[r.jobSet] != line {
 				seen[r.jobSet] = line
-				say("%6s  %s", seconds(at), line)
+				say("%7s  %s", seconds(at), line)
 			}
 		}
 	}

@@ -222,7 +222,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		partly := kubeconfigOfReader(ctx, "verbs-reader", "verbs-a")
 		out, err = tranche("", "takeover", "verbs-a", "verbs-b", "--yes", "--kubeconfig", partly)
 		Expect(err).To(HaveOccurred(), out)
-		Expect(out).To(MatchRegexp(`change ClusterQueue verbs-b: .* is forbidden: .*; ClusterQueues that are held and admit nothing: verbs-a: run the command again, or tranche hand-back verbs-a verbs-b`))
+		Expect(out).To(MatchRegexp(`change ClusterQueue verbs-b: .* is forbidden: .*; ask for the right to patch ClusterQueues, for example by a ClusterRoleBinding to the ClusterRole tranche-queue-editor; ClusterQueues that are held and admit nothing: verbs-a: run the command again, or tranche hand-back verbs-a verbs-b`))
 		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach(""))
 
 		out, err = tranche("y\n", "takeover", "verbs-a", "verbs-b")

@@ -40,11 +40,17 @@ func (rp *Reporter) Takeovers() []Takeover {
 		if !q.Exists || q.CohortTree.Queues[0] != q {
 			continue
 		}
-		if slices.ContainsFunc(q.CohortTree.Queues, func(q *model.ClusterQueue) bool { return q.IsTaken || q.Takeover.Engine == apis.EngineTranche }) {
+		if slices.ContainsFunc(q.CohortTree.Queues, asksOrIsTaken) {
 			all = append(all, rp.TakeoverOf(q.Name))
 		}
 	}
 	return all
+}
+
+// asksOrIsTaken reports whether a ClusterQueue asks for Tranche or is taken. One whose annotation names no engine, as by a typing error, asks, too: that is
+// an obstacle which is reported.
+func asksOrIsTaken(q *model.ClusterQueue) bool {
+	return q.IsTaken || q.Takeover.Engine != "" && q.Takeover.Engine != apis.EngineKueue
 }
 
 // TakeoverOf returns the state of the cohort tree of a ClusterQueue, whether or not any ClusterQueue of it asks for Tranche.

@@ -19,6 +19,9 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
+// editorRole is the ClusterRole that grants the right to change ClusterQueues.
+const editorRole = "tranche-queue-editor"
+
 var (
 	takeOver = verb{planTakeover, (*state).takeOver}
 	handBack = verb{planHandBack, (*state).handBack}
@@ -44,7 +47,11 @@ func (s *state) write(ctx context.Context, c *Change) error {
 		return err
 	}
 	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}
-	if err := s.client.Patch(ctx, q, client.RawPatch(types.MergePatchType, data)); err != nil {
+	err = s.client.Patch(ctx, q, client.RawPatch(types.MergePatchType, data))
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("change ClusterQueue %s: %w; ask for the right to patch ClusterQueues, for example by a ClusterRoleBinding to the ClusterRole %s", c.Name, err, editorRole)
+	}
+	if err != nil {
 		return fmt.Errorf("change ClusterQueue %s: %w", c.Name, ended(err))
 	}
 	return nil

@@ -80,6 +80,31 @@ var _ = Describe("A gang of pods created by a Job", func() {
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
 	}, SpecTimeout(specTimeout))
 
+	It("starts again without a pod that has succeeded while it was preempted", func(ctx SpecContext) {
+		t := newTeam(ctx, "3", "0")
+		job := t.job("low", 3, t.member("", 0).label(apis.PodGroupNameLabel, "low").annotate(apis.PodGroupTotalCountAnnotation, "3"))
+		submitJob(ctx, job)
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+		t.preempt(ctx)
+		isFirst := true
+		Eventually(func(g Gomega) {
+			for _, p := range t.pods(ctx, g) {
+				if isFirst && p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodRunning {
+					p.Status.Phase, isFirst = corev1.PodSucceeded, false
+					g.Expect(env.Admin.Status().Update(ctx, &p)).To(Succeed())
+				}
+			}
+			t.killDeleted(ctx, g)
+			g.Expect(t.standing(ctx, g, "high-")).To(Equal([]string{"high-0=running", "high-1=running"}))
+			g.Expect(t.count(ctx, g, "low")).To(Equal(map[string]int{"gated": 2}))
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(job), job)).To(Succeed())
+			g.Expect(job.Status.Succeeded).To(Equal(int32(1)))
+		}).WithContext(ctx).Should(Succeed())
+		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 2)
+		t.expectUsage(ctx, "cpu", 2)
+	}, SpecTimeout(specTimeout))
+
 	It("starts again without the pods of another Job, which have succeeded, if it was admitted in parts", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "0")
 		for _, name := range []string{"first", "second"} {

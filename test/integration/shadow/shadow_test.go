@@ -107,7 +107,7 @@ func checkSomeRights(t *testing.T, plane *controlplane.ControlPlane, admin clien
 	g.Expect(run.out.String()).To(ContainSubstring("1 JobSet, 1 with several stages; 1 finished"))
 	g.Expect(run.out.String()).To(ContainSubstring(`missing: workloads.kueue.x-k8s.io: User "viewer-of-jobs" cannot list resource "workloads" in API group "kueue.x-k8s.io" ` +
 		"at the cluster scope (what JobSets hold is measured from their Jobs, and other jobs are not replayed); ask for the right to list and watch " +
-		"workloads.kueue.x-k8s.io, for example by a ClusterRoleBinding to the ClusterRole tranche-shadow-reader\n"))
+		"workloads.kueue.x-k8s.io, for example by a ClusterRoleBinding to the ClusterRole tranche-shadow-reader of config/shadow/role.yaml\n"))
 	g.Expect(run.out.String()).To(ContainSubstring("missing: clusterqueues.kueue.x-k8s.io: "))
 }
 
