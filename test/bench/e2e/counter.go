@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -98,6 +99,20 @@ func (c counts) byResource() counts {
 		sums[resource] += n
 	}
 	return sums
+}
+
+// stored asks the API server how many bytes etcd has for its objects.
+func stored(ctx context.Context, client rest.Interface) (int64, error) {
+	page, err := client.Get().AbsPath("/metrics").Stream(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read metrics of the API server: %w", err)
+	}
+	defer page.Close() //nolint:errcheck // it was only read
+	samples, err := parseSamples(page, "apiserver_storage_size_bytes")
+	if err != nil || len(samples) == 0 {
+		return 0, errors.Join(errors.New("the API server does not say how much is stored"), err)
+	}
+	return int64(samples[0].value), nil
 }
 
 // received asks the API server how many writes it has received, by verb and resource, of the kinds that a manager writes to here.

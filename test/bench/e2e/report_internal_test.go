@@ -160,7 +160,7 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 		}
 	}
 	started := map[string]struct{}{}
-	for _, f := range startFigures(0, 0, usage{}, usage{}) {
+	for _, f := range new(startFound).figures() {
 		started[f.name] = struct{}{}
 	}
 	replayed := map[string]struct{}{}

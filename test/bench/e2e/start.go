@@ -156,71 +156,81 @@ func (s *starts) awaitPlanned(ctx context.Context, jobSets int) error {
 	return nil
 }
 
-// observe returns the usage of the manager after a minute in which it writes why all these stages wait, with the most memory that it was seen to use.
-func (s *starts) observe(ctx context.Context) (usage, error) {
+// observe reads what the manager uses, with the most memory that it uses in a minute in which it writes why all these stages wait, and what the servers use.
+func (s *starts) observe(ctx context.Context, found *startFound) (err error) {
 	var most int64
-	for deadline := time.Now().Add(observedFor); ; {
-		now, err := readUsage(s.manager)
-		if err != nil {
-			return usage{}, err
+	for deadline := time.Now().Add(observedFor); time.Now().Before(deadline); {
+		if found.leading, err = readUsage(s.manager); err != nil {
+			return err
 		}
-		most = max(most, now.resident)
-		if now.resident = most; time.Now().After(deadline) {
-			return now, nil
-		}
+		most = max(most, found.leading.resident)
 		select {
 		case <-ctx.Done():
-			return usage{}, ctx.Err()
+			return ctx.Err()
 		case <-time.After(time.Second):
 		}
 	}
+	found.leading.resident = most
+	if found.servers, err = s.readServers(); err != nil {
+		return err
+	}
+	found.stored, err = stored(ctx, s.metrics)
+	return err
 }
 
 // measure times the first decision of a manager that starts, and of one that takes over.
 func (s *starts) measure(ctx context.Context) (_ []figure, err error) {
+	var found startFound
 	began := time.Now()
 	first, err := s.launch(nil)
 	if err != nil {
 		return nil, err
 	}
-	cold, err := s.probe(ctx, "cold", began)
-	if err != nil {
-		return nil, errors.Join(err, first.Kill())
+	defer func() { err = errors.Join(err, first.Kill()) }()
+	if found.cold, err = s.probe(ctx, "cold", began); err != nil {
+		return nil, err
 	}
 	if err := s.awaitCounted(ctx); err != nil {
-		return nil, errors.Join(err, first.Kill())
+		return nil, err
 	}
-	leading, err := s.observe(ctx)
-	if err != nil {
-		return nil, errors.Join(err, first.Kill())
+	if err := s.observe(ctx, &found); err != nil {
+		return nil, err
 	}
 	second, err := s.launch(nil)
 	if err != nil {
-		return nil, errors.Join(err, first.Kill())
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, second.Stop()) }()
 	if err := second.WaitReady(ctx); err != nil {
-		return nil, errors.Join(err, first.Kill())
+		return nil, err
 	}
-	standby, err := readUsage(s.manager)
-	if err != nil {
-		return nil, errors.Join(err, first.Kill())
+	if found.standby, err = readUsage(s.manager); err != nil {
+		return nil, err
 	}
 	began = time.Now()
 	if err := first.Kill(); err != nil {
 		return nil, err
 	}
-	takeover, err := s.probe(ctx, "takeover", began)
-	if err != nil {
+	if found.takeover, err = s.probe(ctx, "takeover", began); err != nil {
 		return nil, err
 	}
-	return startFigures(cold, takeover, leading, standby), nil
+	return found.figures(), nil
 }
 
-func startFigures(cold, takeover time.Duration, leading, standby usage) []figure {
+// A startFound is what a run has measured: the times to the first decisions, and what processes have used.
+type startFound struct {
+	cold, takeover   time.Duration
+	leading, standby usage
+	servers          reading
+	// stored is how many bytes etcd has.
+	stored int64
+}
+
+func (f *startFound) figures() []figure {
 	return []figure{
-		seconds("cold/first-decision", cold), seconds("takeover/first-decision", takeover), seconds("takeover/after-lease", takeover-leaseDuration),
-		mebibytes("manager/rss", leading.resident), mebibytes("manager/peak-rss", leading.peak), mebibytes("standby/peak-rss", standby.peak),
+		seconds("cold/first-decision", f.cold), seconds("takeover/first-decision", f.takeover), seconds("takeover/after-lease", f.takeover-leaseDuration),
+		mebibytes("manager/rss", f.leading.resident), mebibytes("manager/peak-rss", f.leading.peak), mebibytes("standby/peak-rss", f.standby.peak),
+		mebibytes("apiserver/peak-rss", f.servers.apiserver.peak), mebibytes("etcd/stored", f.stored),
 	}
 }
 
