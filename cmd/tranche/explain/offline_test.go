@@ -3,6 +3,7 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -119,6 +120,22 @@ func TestOffline(t *testing.T) {
 	}
 	if !strings.Contains(string(page), "```\n$ bin/tranche explain waits --snapshot cluster.tar.gz\n"+got+"```\n") {
 		t.Errorf("docs/admin.md shows another answer: copy\n%s", got)
+	}
+}
+
+// A quota Workload that will be preempted shows when, and for which other one.
+func TestNotice(t *testing.T) {
+	const message = "The pods end at 2026-01-01T11:05:00Z, to accommodate a workload (UID: u9, JobUID: u8) due to prioritization in the ClusterQueue"
+	const admitted = "  - {type: Admitted, status: \"True\", reason: Admitted, message: \"\", lastTransitionTime: \"2026-01-01T10:00:00Z\"}\n"
+	for status, want := range map[string]string{"True": "\n  PreemptionPending: " + message + "\n", "False": ""} {
+		notice := fmt.Sprintf("  - {type: PreemptionPending, status: %q, reason: InClusterQueue, message: %q, lastTransitionTime: \"2026-01-01T10:50:00Z\"}\n", status, message)
+		got, err := runOn(t, strings.Replace(queues, admitted, admitted+notice, 1), "runs", "-n", "ml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, "is admitted in ClusterQueue") || !strings.Contains(got, want) || strings.Contains(got, "PreemptionPending") != (want != "") {
+			t.Errorf("with the condition %s:\n%s", status, got)
+		}
 	}
 }
 
