@@ -120,7 +120,7 @@ func (ck *Checker) NeededAtOnce(l *Candidate) []quota.Usage {
 }
 
 // launchersNeeds returns the alternatives for what a launcher and the stages that it starts need, or the only one for another stage.
-func (ck *Checker) launchersNeeds(l *Candidate) []quota.Usage {
+func launchersNeeds(ck *Checker, l *Candidate) []quota.Usage {
 	if l.Policy == settings.Safe && l.atOnce == nil {
 		if needs := ck.NeededAtOnce(l); len(needs) > 0 {
 			return needs

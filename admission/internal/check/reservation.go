@@ -102,7 +102,7 @@ func (ck *Checker) wouldBorrow(l *Candidate) bool {
 		for _, v := range l.Victims {
 			model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
 		}
-		needs := ck.launchersNeeds(l)
+		needs := launchersNeeds(ck, l)
 		return !slices.ContainsFunc(needs, func(need quota.Usage) bool { return !l.Queue.Node.BorrowsAny(need) })
 	})
 }
