@@ -45,8 +45,7 @@ func (m *Model) peakOptionsOf(j *JobSet) []quota.Usage {
 // found.
 func (m *Model) HasStalePeakOptions(j *JobSet) bool {
 	_, isUnreserved := m.UnreservedPeaks[j]
-	isReserved := isUnreserved || len(j.PeakReserved) > 0
-	return isReserved && !m.Schedule.IsStale && !slices.EqualFunc(j.peakOptions, m.peakOptionsOf(j), quota.Usage.Equal)
+	return (isUnreserved || len(j.PeakReserved) > 0) && !m.Schedule.IsStale && !slices.EqualFunc(j.peakOptions, m.peakOptionsOf(j), quota.Usage.Equal)
 }
 
 // reservePeak makes the peak reservation for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut,
@@ -63,12 +62,10 @@ func (m *Model) reservePeak(j *JobSet) {
 		return
 	}
 	j.peakOptions = m.peakOptionsOf(j)
-	c := NewPeakChoice(j)
-	if c.IsEmpty() {
-		return
+	if c := NewPeakChoice(j); !c.IsEmpty() {
+		m.Tree.WhatIf(func() bool { return c.Take(0) })
+		m.ReserveChosenPeak(c)
 	}
-	m.Tree.WhatIf(func() bool { return c.Take(0) })
-	m.ReserveChosenPeak(c)
 }
 
 // ReserveChosenPeak makes the chosen reservation for a JobSet that has none.
