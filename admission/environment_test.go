@@ -192,26 +192,42 @@ func (w *world) checkQuota(t *rapid.T) {
 // movesOf lets running stages become ready, and succeed only when they cannot be waiting for another stage beside them.
 func (w *world) movesOf(js *fakeJobSet) []func() {
 	var ready, succeed []func()
-	complete := true
+	waiting := w.waitingStages(js)
 	for i := range js.plan.Stages {
 		wl := w.workloads[keyOf(js.workload(i))]
-		if js.isOpen(i) && wl.Status.Admission == nil {
-			complete = false
-		}
 		for _, name := range js.plan.Stages[i].ReplicatedJobs {
+			mayNeed := func(stage int) bool { return !js.isAfterSuccess(stage, name) }
 			switch {
 			case wl.Status.Admission == nil || !js.isOpen(i) || js.states[name] == stageplan.Succeeded:
 			case js.states[name] == "":
 				ready = append(ready, func() { w.reach(js.name, name, stageplan.Ready) })
-			default:
+			case !slices.ContainsFunc(waiting, mayNeed):
 				succeed = append(succeed, func() { w.reach(js.name, name, stageplan.Succeeded) })
 			}
 		}
 	}
-	if len(ready) > 0 || !complete {
+	if len(ready) > 0 {
 		return ready
 	}
 	return succeed
+}
+
+// waitingStages returns the stages that are open and not admitted.
+func (w *world) waitingStages(js *fakeJobSet) (waiting []int) {
+	for i := range js.plan.Stages {
+		if js.isOpen(i) && w.workloads[keyOf(js.workload(i))].Status.Admission == nil {
+			waiting = append(waiting, i)
+		}
+	}
+	return waiting
+}
+
+// isAfterSuccess reports whether a stage starts only after a ReplicatedJob has succeeded, perhaps because a stage between them does. That ReplicatedJob
+// cannot be waiting for the stage, also if it runs again after an eviction, and the stage is open because the one between them stays finished.
+func (js *fakeJobSet) isAfterSuccess(stage int, replicatedJob string) bool {
+	return slices.ContainsFunc(js.plan.Stages[stage].After, func(c stageplan.Condition) bool {
+		return c.Status == stageplan.Succeeded && slices.Contains(c.Targets, replicatedJob) || js.isAfterSuccess(c.Stage, replicatedJob)
+	})
 }
 
 func (js *fakeJobSet) hasSucceeded() bool {

@@ -256,3 +256,28 @@ func checkedBy(name kueue.AdmissionCheckReference) func(*kueue.ClusterQueue) {
 func brokenSelector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Never"}}}
 }
+
+// TestReservationsOfTakenQueues: where Kueue admits, no stage is due. Once a ClusterQueue is taken, the stage that has waited for long is, until the ClusterQueue is
+// handed back.
+func TestReservationsOfTakenQueues(t *testing.T) {
+	b := newBesideKueue(t)
+	b.config.Reservation = admission.Reservation{IsEnabled: true}
+	b.restart()
+	b.queue("a", "x: gpu=4", asking)
+	b.lone("a", "runs", "gpu=2")
+	b.reserve("runs", assignedOf("a", "2"))
+	b.lone("a", "large", "gpu=4")
+	b.lone("a", "small", "gpu=2")
+	b.checkNothingIsDecided()
+	for range 2 {
+		b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"a"}})
+		if got := b.admitted(); got != nil {
+			t.Fatalf("admitted %v, which delays the stage that is due", got)
+		}
+		if got := b.engine.Explain(keyOf("small")); len(got) == 0 || got[0].Check != "DelaysNone" {
+			t.Fatalf("the small stage waits because of %v", got)
+		}
+		b.engine.Apply(admission.QueueReturned{ClusterQueue: "a"})
+		b.checkNothingIsDecided()
+	}
+}

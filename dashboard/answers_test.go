@@ -15,9 +15,11 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/dashboard"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 var start = time.Unix(100, 0).UTC()
@@ -182,6 +184,32 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// notice returns the condition PreemptionPending.
+func notice(status metav1.ConditionStatus) metav1.Condition {
+	c := condition(apis.PreemptionPendingCondition, status, kueue.InClusterQueueReason, 4)
+	c.Message = quotaworkload.NoticeMessage(at(100), "urgent")
+	return c
+}
+
+// A JobSet with notice of its preemption shows the time and the preemptor, in lists, too, until it is evicted or the notice is withdrawn.
+func TestNotice(t *testing.T) {
+	for status, want := range map[metav1.ConditionStatus][]string{
+		metav1.ConditionTrue:  {"PreemptionPending", quotaworkload.NoticeMessage(at(100), "urgent")},
+		metav1.ConditionFalse: {"Admitted", "message of Admitted"},
+	} {
+		js := jobSet("team", "js", "train")
+		js.Status.Conditions = []metav1.Condition{condition(jobsetstatus.StageAdmitted, metav1.ConditionTrue, "Admitted", 2), notice(status)}
+		m := dashboard.New()
+		m.Observe(js)
+		answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js}, at(10))
+		for _, row := range []dashboard.JobSetRow{answer.JobSetRow, m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}).Items[0]} {
+			if got := []string{row.Reason, row.Message}; !slices.Equal(got, want) || row.State != dashboard.JobSetAdmitted {
+				t.Errorf("%s: %s %q, want %q", status, row.State, got, want)
+			}
+		}
+	}
+}
+
 func TestStates(t *testing.T) {
 	reserved, admitted := condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", 1), condition(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", 2)
 	ready, evicted := condition(kueue.WorkloadPodsReady, metav1.ConditionTrue, "Started", 3), condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", 4)
@@ -201,6 +229,9 @@ func TestStates(t *testing.T) {
 		"reserved":      {[]metav1.Condition{reserved}, nil, dashboard.Reserved, "QuotaReserved"},
 		"admitted":      {[]metav1.Condition{reserved, admitted}, nil, dashboard.Starting, "Admitted"},
 		"ready":         {[]metav1.Condition{reserved, admitted, ready}, nil, dashboard.Running, "Started"},
+		"noticed":       {[]metav1.Condition{reserved, admitted, ready, notice(metav1.ConditionTrue)}, nil, dashboard.Running, "PreemptionPending"},
+		"no longer":     {[]metav1.Condition{reserved, admitted, ready, notice(metav1.ConditionFalse)}, nil, dashboard.Running, "Started"},
+		"starting":      {[]metav1.Condition{reserved, admitted, notice(metav1.ConditionTrue)}, nil, dashboard.Starting, "PreemptionPending"},
 		"evicted":       {[]metav1.Condition{reserved, admitted, ready, evicted}, nil, dashboard.Evicting, "Preempted"},
 		"finished":      {[]metav1.Condition{reserved, admitted, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 5)}, nil, dashboard.Finished, "Succeeded"},
 		"being deleted": {nil, func(w *kueue.Workload) { w.DeletionTimestamp = new(metav1.NewTime(start)) }, dashboard.Gated, "Terminating"},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
@@ -116,6 +117,9 @@ func stateOfJobSet(js *jobsetapi.JobSet) (state JobSetState, reason, message str
 	case jobsetstate.QueueOf(js) == "":
 		return JobSetUnqueued, reason, message
 	case admitted != nil && admitted.Status == metav1.ConditionTrue:
+		if c := apimeta.FindStatusCondition(js.Status.Conditions, apis.PreemptionPendingCondition); c != nil && c.Status == metav1.ConditionTrue {
+			reason, message = c.Type, c.Message
+		}
 		return JobSetAdmitted, reason, message
 	}
 	return JobSetWaiting, reason, message

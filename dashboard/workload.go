@@ -322,10 +322,14 @@ func statusOf(w *kueue.Workload) status {
 	if admitted == nil {
 		return of(Reserved, quotaworkload.FindTrue(w, kueue.WorkloadQuotaReserved))
 	}
+	s := of(Starting, admitted)
 	if c := quotaworkload.FindTrue(w, kueue.WorkloadPodsReady); c != nil {
-		return of(Running, c)
+		s = of(Running, c)
 	}
-	return of(Starting, admitted)
+	if quotaworkload.NoticeOf(w) != nil {
+		s.reason, s.message = apis.PreemptionPendingCondition, quotaworkload.FindTrue(w, apis.PreemptionPendingCondition).Message
+	}
+	return s
 }
 
 // waitingStatusOf returns the status of a quota Workload that holds no quota.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/replay"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -211,7 +212,8 @@ func (r *Recorder) measure(d *Draft) {
 
 // Report replays what was observed, and compares.
 func (d *Draft) Report() (*Report, error) {
-	whole, err := replay.Run(d.input, replay.Whole)
+	// Kueue reserves no quota for jobs that have waited for long.
+	whole, err := replay.Run(d.input.WithReservations(apis.Never), replay.Whole)
 	if err != nil {
 		return nil, err
 	}

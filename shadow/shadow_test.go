@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/shadow"
 	"github.com/tranche-dev/tranche/shadow/auditlog"
@@ -219,6 +221,33 @@ func TestFolded(t *testing.T) {
 	}
 	if few.Error.MaxSeconds > 0 || few.Error.Missing > 0 || few.Error.Compared == 0 {
 		t.Errorf("error of the replay: %+v", few.Error)
+	}
+}
+
+// TestKueueReservesNothing lets small JobSets overtake a large one for longer than reservation.after: in the replay as a whole they do so, too. In stages
+// the large one starts as soon as what ran when it was due has ended.
+func TestKueueReservesNothing(t *testing.T) {
+	job := func(name string, pods int, at time.Duration) kueueday.Job {
+		return kueueday.Job{Name: name, At: at, Stages: []kueueday.Stage{{Name: "train", Pods: pods, Run: 10 * time.Minute}}}
+	}
+	day := &kueueday.Day{Begin: begin, GPUs: 4, Jobs: []kueueday.Job{job("small-0", 2, 0), job("large", 4, time.Minute)}}
+	for n := range 6 {
+		day.Jobs = append(day.Jobs, job(fmt.Sprint("small-", n+1), 2, 5*time.Minute*time.Duration(n+1)))
+	}
+	queues := day.Queues()
+	queues.Configuration = &configapi.Configuration{Reservation: configapi.Reservation{After: "1h"}}
+	queues.ClusterQueues[0].Annotations = map[string]string{apis.ReserveAfterAnnotation: "10m"}
+	r := shadow.NewRecorder(day.Begin, queues, 0)
+	for _, w := range day.Writes() {
+		r.Observe(w.Object, w.At)
+	}
+	got := report(t, r, end(day))
+	if got.Error.MaxSeconds > 0 || got.Error.Missing > 0 || got.Error.Compared != 8 {
+		t.Errorf("error of the replay: %+v", got.Error)
+	}
+	i := slices.IndexFunc(got.Differences, func(d shadow.Difference) bool { return d.Name == "large" })
+	if i < 0 || got.Differences[i].StartedWhole.Sub(begin) != 40*time.Minute || got.Differences[i].StartedStaged.Sub(begin) != 20*time.Minute {
+		t.Errorf("large does not start after 40 and 20 minutes: %+v", got.Differences)
 	}
 }
 

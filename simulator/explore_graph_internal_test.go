@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -390,11 +391,20 @@ func (e *exploration) way(at int32) string {
 
 // counterexample returns the shortest run to the problem as a scenario.
 func (e *exploration) counterexample() string {
-	return fmt.Sprintf("# %s\n%s%s", strings.ReplaceAll(e.problem, "\n", "\n# "), e.world.text, e.script(e.at))
+	return fmt.Sprintf("# %s\n%s%s", strings.ReplaceAll(e.problem, "\n", "\n# "), e.world.lines(), e.script(e.at))
 }
 
 // story returns the scenario of a world, with the comment that each begins with.
-func (w *world) story() string { return "# " + w.name + "\n" + w.text }
+func (w *world) story() string { return "# " + w.name + "\n" + w.lines() }
+
+// lines returns the lines before the first move.
+func (w *world) lines() string {
+	text := "config reservation.after=" + cmp.Or(w.reserveAfter, apis.Never) + "\n" + w.text
+	for _, line := range w.stream {
+		text += line + "\n"
+	}
+	return text
+}
 
 // script returns the lines that lead to a situation.
 func (e *exploration) script(at int32) string {

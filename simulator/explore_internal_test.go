@@ -4,11 +4,13 @@ import (
 	"flag"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -17,7 +19,7 @@ var isLarge = flag.Bool("explore", false, "explore large worlds too, which takes
 // TestExploreWorlds visits every state of small worlds: two JobSets that compete, and one kind of adverse event. With the flag explore it visits
 // larger worlds, too.
 func TestExploreWorlds(t *testing.T) {
-	worlds := smallWorlds()
+	worlds := slices.Concat(smallWorlds(), streamWorlds())
 	if *isLarge {
 		worlds = slices.Concat(worlds, laggingWorlds(), gangWorlds(), largeWorlds())
 	}
@@ -34,9 +36,23 @@ func TestExploreFindsDeadlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "# I3: from here the run cannot end\n" + text + late + "\n"
+	want := "# I3: from here the run cannot end\nconfig reservation.after=Never\n" + text + late + "\n"
 	if diff := cmp.Diff(want, e.counterexample()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestExploreFindsStarvation shows that the exploration finds a run in which small jobs overtake a large JobSet without end.
+func TestExploreFindsStarvation(t *testing.T) {
+	for _, w := range streamWorlds() {
+		w.reserveAfter = apis.Never
+		e, err := explore(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "I3: from here the run may come back to this state without an end:\n"; !strings.HasPrefix(e.problem, want) {
+			t.Errorf("%s: the problem is %q, want one that begins with %q", w.name, e.problem, want)
+		}
 	}
 }
 
@@ -54,7 +70,7 @@ func exploreWorld(t *testing.T, w *world) {
 	if e.problem != "" {
 		t.Fatalf("after %d moves:\n%s", e.depths[e.at], e.counterexample())
 	}
-	if !w.steps {
+	if !w.steps && len(w.stream) == 0 {
 		replay(t, e)
 	}
 }

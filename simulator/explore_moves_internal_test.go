@@ -52,6 +52,13 @@ type world struct {
 	// text is the scenario before the first move. The moves of later are lines that happen in their order.
 	text  string
 	later []string
+	// reserveAfter is how long a stage waits before quota is reserved for it, or empty for Never.
+	reserveAfter string
+	// stream are lines that submit jobs which are no JobSets. Each is deleted some time after it has started, and submitted again, until the JobSet large has
+	// started. So a run has no end if they can overtake that without end (I7). A scenario names each job once, so that a counter-example with a second
+	// submission only comes near.
+	stream []string
+	large  string
 	// cut and restore are lines that change a queue.
 	cut, restore string
 	// gangs are gangs of pods, whose pods do not exist at first.
@@ -276,6 +283,7 @@ func (x *situation) happenings() []move {
 		x.checkMoves(name, js, event)
 	}
 	x.plainMoves(act)
+	x.streamMoves(event)
 	x.gangMoves(event)
 	return all
 }
@@ -285,6 +293,10 @@ func (x *situation) plainMoves(act func(action scenario.Action, name, part strin
 	for _, key := range slices.SortedFunc(maps.Keys(x.PlainJobs), cluster.CompareKeys) {
 		j := x.PlainJobs[key]
 		if j.IsDeleted || j.Plain.HasEnded {
+			continue
+		}
+		if j.Plain.IsReleased && x.isStreamed(key.Name) {
+			act(scenario.Delete, key.Name, "", none)
 			continue
 		}
 		act(scenario.Delete, key.Name, "", interventions)
@@ -298,6 +310,26 @@ func (x *situation) plainMoves(act func(action scenario.Action, name, part strin
 		act(scenario.Finish, key.Name, "", none)
 		act(scenario.Fail, key.Name, "", failures)
 	}
+}
+
+// streamMoves adds the submissions of the jobs of the stream that are deleted, until the large JobSet has started.
+func (x *situation) streamMoves(event func(text string, kind adversity, do func(*situation))) {
+	for _, line := range x.world.stream {
+		name := strings.Fields(line)[1]
+		key := types.NamespacedName{Namespace: "default", Name: name}
+		if j := x.PlainJobs[key]; x.isStreamed(name) && j != nil && j.IsDeleted && x.Workloads[key] == nil {
+			event(line, none, func(x *situation) { x.playAfter("# "+x.world.name+"\n"+x.world.text, line) })
+		}
+	}
+}
+
+// isStreamed reports whether a job belongs to the stream, which has not ended.
+func (x *situation) isStreamed(name string) bool {
+	if !slices.ContainsFunc(x.world.stream, func(line string) bool { return strings.Fields(line)[1] == name }) {
+		return false
+	}
+	js := x.JobSets[types.NamespacedName{Namespace: "default", Name: x.world.large}]
+	return js != nil && js.Annotations[apis.StartedAnnotation] == ""
 }
 
 // checkMoves adds the answers that a quota Workload of a JobSet may get to the AdmissionCheck that it waits for.
@@ -338,8 +370,11 @@ func (x *situation) podMoves(job *batchv1.Job, act func(action scenario.Action, 
 }
 
 // play executes a line of a scenario now. The earlier lines are those of the world.
-func (x *situation) play(line string) {
-	script, err := scenario.Parse(x.world.story() + line + "\n")
+func (x *situation) play(line string) { x.playAfter(x.world.story(), line) }
+
+// playAfter executes a line now that comes after others in a scenario.
+func (x *situation) playAfter(story, line string) {
+	script, err := scenario.Parse(story + line + "\n")
 	if err == nil {
 		last := script.Lines[len(script.Lines)-1]
 		last.At = x.Now

@@ -17,11 +17,11 @@ func smallWorlds() []*world {
 		"submit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=2) restarts=1 stop-after=1m\n" +
 		"submit b queue=ml stages=train(gpu=2) stop-after=1m\n"
 	return []*world{
-		{name: "the manager dies", text: contenders, budget: [adversities]int8{crashes: 1}},
-		{name: "a user intervenes", text: contenders, budget: [adversities]int8{interventions: 1}},
-		{name: "a pod fails", text: contenders, budget: [adversities]int8{failures: 1}},
+		{name: "the manager dies", reserveAfter: "0s", text: contenders, budget: [adversities]int8{crashes: 1}},
+		{name: "a user intervenes", reserveAfter: "0s", text: contenders, budget: [adversities]int8{interventions: 1}},
+		{name: "a pod fails", reserveAfter: "0s", text: contenders, budget: [adversities]int8{failures: 1}},
 		{
-			name: "quota is cut", text: contenders, budget: [adversities]int8{cuts: 1},
+			name: "quota is cut", reserveAfter: "0s", text: contenders, budget: [adversities]int8{cuts: 1},
 			cut: "change queue ml gpu=1", restore: "change queue ml gpu=3",
 		},
 		{
@@ -52,7 +52,7 @@ func smallWorlds() []*world {
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
 		{
-			name: "a job beside a JobSet, and a user", budget: [adversities]int8{interventions: 1},
+			name: "a job beside a JobSet, and a user", reserveAfter: "0s", budget: [adversities]int8{interventions: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml pods=2*gpu:1 stop-after=1m\n",
 		},
 		{
@@ -62,6 +62,24 @@ func smallWorlds() []*world {
 		{
 			name: "one step at a time, a gang that gathers its quota", steps: true, budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=2\n", gangs: []gang{{kind: podgroup.Lightweight, name: "g", pods: 2, mode: "NonStrict", isOwned: true}},
+		},
+	}
+}
+
+const lenders = "cohort lab\nqueue x gpu=2 cohort=lab\nqueue y gpu=0 cohort=lab\n"
+
+// streamWorlds have small jobs that come again and again. A large JobSet starts nevertheless (I7).
+func streamWorlds() []*world {
+	return []*world{
+		{
+			name: "small jobs in the queue of a large JobSet", reserveAfter: "0s", text: "queue ml gpu=2\n",
+			stream: []string{"submit a queue=ml pods=gpu:1", "submit b queue=ml pods=gpu:1"},
+			large:  "large", later: []string{"submit large queue=ml stages=train(gpu=2)"},
+		},
+		{
+			name: "small jobs that borrow what a large JobSet needs", reserveAfter: "0s", text: lenders,
+			stream: []string{"submit a queue=y pods=gpu:1", "submit b queue=y pods=gpu:1"},
+			large:  "large", later: []string{"submit large queue=x stages=train(gpu=2)"},
 		},
 	}
 }
@@ -129,21 +147,21 @@ func largeWorlds() []*world {
 	const serving = "submit %s queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) success=train stop-after=1m\n"
 	const steps = "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=1) restarts=1 stop-after=1m\n"
 	return []*world{
-		{name: "hand-over, crash and user", text: handOver, budget: [adversities]int8{crashes: 1, interventions: 1}},
+		{name: "hand-over, crash and user", reserveAfter: "0s", text: handOver, budget: [adversities]int8{crashes: 1, interventions: 1}},
 		{name: "hand-over, crash and failure", text: handOver, budget: [adversities]int8{crashes: 1, failures: 1}},
-		{name: "hand-over, user and failure", text: handOver, budget: [adversities]int8{interventions: 1, failures: 1}},
+		{name: "hand-over, user and failure", reserveAfter: "0s", text: handOver, budget: [adversities]int8{interventions: 1, failures: 1}},
 		{
-			name: "hand-over, crash and cut", text: handOver, budget: [adversities]int8{crashes: 1, cuts: 1},
+			name: "hand-over, crash and cut", reserveAfter: "0s", text: handOver, budget: [adversities]int8{crashes: 1, cuts: 1},
 			cut: "change queue ml gpu=1", restore: "change queue ml gpu=3",
 		},
 		{
-			name: "three stages and a preemptor", budget: [adversities]int8{crashes: 1},
+			name: "three stages and a preemptor", reserveAfter: "0s", budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=3 within=LowerPriority\n" +
 				"submit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2)=Ready=>test(gpu=1) restarts=1 stop-after=1m\n",
 			later: []string{"submit b queue=ml stages=train(gpu=2) priority=1 stop-after=1m"},
 		},
 		{
-			name: "reclaim in a cohort", budget: [adversities]int8{crashes: 1, interventions: 1},
+			name: "reclaim in a cohort", reserveAfter: "0s", budget: [adversities]int8{crashes: 1, interventions: 1},
 			text:  cohort + "submit a queue=y stages=ps(gpu=1)=Ready=>train(gpu=2) stop-after=1m\n",
 			later: []string{"submit b queue=x stages=train(gpu=2) stop-after=1m"},
 		},
@@ -154,18 +172,28 @@ func largeWorlds() []*world {
 			cut:   "change queue y gpu=0", restore: "change queue y gpu=1",
 		},
 		{
-			name: "a check answers, crash and user", budget: [adversities]int8{crashes: 1, interventions: 1, retries: 1},
+			name: "a check answers, crash and user", reserveAfter: "0s", budget: [adversities]int8{crashes: 1, interventions: 1, retries: 1},
 			text: "admissioncheck capacity\nqueue ml gpu=2 checks=capacity\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
 		{
-			name: "a growth and a contender, crash and failure", budget: [adversities]int8{crashes: 1, failures: 1},
+			name: "a growth and a contender, crash and failure", reserveAfter: "0s", budget: [adversities]int8{crashes: 1, failures: 1},
 			text: "queue ml gpu=3\nsubmit a queue=ml stages=train(gpu=1) restarts=1 stop-after=1m\n" +
 				"submit b queue=ml stages=train(gpu=2) stop-after=1m\n",
 			later: []string{"resize a/train pods=2", "resize a/train pods=1"},
 		},
 		{
-			name: "three JobSets that could deadlock", budget: [adversities]int8{crashes: 1}, servers: []string{"ps"},
+			name: "three JobSets that could deadlock", reserveAfter: "0s", budget: [adversities]int8{crashes: 1}, servers: []string{"ps"},
 			text: "queue ml gpu=4\n" + fmt.Sprintf(serving, "a") + fmt.Sprintf(serving, "b") + "submit c queue=ml stages=train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "small jobs in the queue of a JobSet of three stages, crash", reserveAfter: "0s", text: "queue ml gpu=2\n", budget: [adversities]int8{crashes: 1},
+			stream: []string{"submit a queue=ml pods=gpu:1", "submit b queue=ml pods=gpu:1"},
+			large:  "large", later: []string{"submit large queue=ml stages=data(gpu=1)=Ready=>train(gpu=1)=Succeeded=>test(gpu=1)"},
+		},
+		{
+			name: "small jobs that borrow what a large JobSet needs, crash", reserveAfter: "0s", text: lenders, budget: [adversities]int8{crashes: 1},
+			stream: []string{"submit a queue=y pods=gpu:1", "submit b queue=y pods=gpu:1"},
+			large:  "large", later: []string{"submit large queue=x stages=train(gpu=2)"},
 		},
 		{
 			name: "one step at a time, crash and a stage that shrinks and grows", steps: true, budget: [adversities]int8{crashes: 1},

@@ -49,6 +49,20 @@ func preempted(t *testing.T) (w *writer, admit, evict admission.Decision) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, urgent := contenders(engine)
+	first := engine.Decide(now)
+	engine.Apply(admission.WorkloadObserved{Workload: urgent})
+	second := engine.Decide(now)
+	if len(first) != 1 || len(second) == 0 {
+		t.Fatalf("decided %v and then %v, want an admission and an eviction", first, second)
+	}
+	config := Config{Engine: engine}
+	return newWriter(config, &Runner{config: config, wake: make(chan struct{}, 1)}), first[0], second[0]
+}
+
+// contenders lets an engine observe a ClusterQueue q that preempts within, and the quota Workload n/w that it has quota for. It returns that, and n/urgent,
+// which would preempt it and is not observed yet.
+func contenders(engine *admission.Engine) (workload, urgent *kueue.Workload) {
 	queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "q", UID: "q", ResourceVersion: "1"}}
 	queue.Spec.NamespaceSelector = &metav1.LabelSelector{}
 	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
@@ -56,7 +70,7 @@ func preempted(t *testing.T) (w *writer, admit, evict admission.Decision) {
 		Flavors:          []kueue.FlavorQuotas{{Name: "f", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: resource.MustParse("1")}}}},
 	}}
 	queue.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
-	workload := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "w", UID: "w", ResourceVersion: "2", Generation: 1}}
+	workload = &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "w", UID: "w", ResourceVersion: "2", Generation: 1}}
 	workload.Spec.QueueName = "l"
 	workload.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}},
@@ -68,20 +82,13 @@ func preempted(t *testing.T) (w *writer, admit, evict admission.Decision) {
 		admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "l", UID: "l", ResourceVersion: "1"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"},
 		}},
-		admission.WorkloadObserved{Workload: workload},
+		admission.WorkloadObserved{Workload: workload.DeepCopy()},
 	} {
 		engine.Apply(event)
 	}
-	first := engine.Decide(now)
-	urgent := workload.DeepCopy()
+	urgent = workload.DeepCopy()
 	urgent.Name, urgent.UID, urgent.Spec.Priority = "urgent", "urgent", new(int32(1))
-	engine.Apply(admission.WorkloadObserved{Workload: urgent})
-	second := engine.Decide(now)
-	if len(first) != 1 || len(second) == 0 {
-		t.Fatalf("decided %v and then %v, want an admission and an eviction", first, second)
-	}
-	config := Config{Engine: engine}
-	return newWriter(config, &Runner{config: config, wake: make(chan struct{}, 1)}), first[0], second[0]
+	return workload, urgent
 }
 
 // An eviction cancels an admission that has not been written yet: neither is written.

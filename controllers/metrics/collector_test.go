@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,10 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
@@ -48,7 +52,7 @@ func (s *stand) View(ctx context.Context, f func(*admission.Engine)) error {
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	e, err := admission.New(admission.Config{FairSharing: true})
+	e, err := admission.New(admission.Config{FairSharing: true, LookAhead: admission.LookAhead{IsEnabled: true, MaxAhead: 5}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +191,71 @@ func TestGaugesReportTheStateOfTheEngine(t *testing.T) {
 		tranche_engine_responsive 1
 	`, "kueue_admitted_active_workloads", "kueue_finished_workloads", "kueue_cohort_subtree_admitted_active_workloads", "kueue_cohort_subtree_quota",
 		"kueue_cohort_subtree_resource_reservations", "kueue_cluster_queue_resource_reservation", "kueue_cluster_queue_weighted_share", "tranche_engine_responsive")
+}
+
+// TestPreparedAhead: a JobSet counts while its stage without accelerators runs or has finished, and none with accelerators has been admitted.
+func TestPreparedAhead(t *testing.T) {
+	s := newStand(t)
+	s.queue("q", "4", func(q *kueue.ClusterQueue) {
+		group := &q.Spec.ResourceGroups[0]
+		group.CoveredResources = append(group.CoveredResources, "nvidia.com/gpu")
+		group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: "nvidia.com/gpu", NominalQuota: resource.MustParse("1")})
+	})
+	want := func(ahead string) {
+		t.Helper()
+		s.want(t, `
+			# TYPE tranche_prepared_ahead gauge
+			tranche_prepared_ahead{cluster_queue="q",replica_role="standalone"} `+ahead+`
+		`, "tranche_prepared_ahead")
+	}
+	a := s.prepares(t, "q", "a")
+	s.prepares(t, "q", "b")
+	want("0")
+	s.decide()
+	want("2")
+	a.Annotations = nil // its gate
+	s.engine.Apply(admission.WorkloadObserved{Workload: a})
+	s.decide()
+	want("1")
+	s.engine.Apply(admission.WorkloadGone{Key: admission.StageKey{Namespace: "ns", Name: "b-load"}})
+	want("0")
+}
+
+// prepares observes a JobSet whose stage train needs a GPU once its stage load, which needs none, has succeeded. It returns the quota Workload of train.
+func (s *stand) prepares(t *testing.T, queue, name string) (train *kueue.Workload) {
+	t.Helper()
+	pod := func(requested corev1.ResourceName) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{requested: resource.MustParse("1")}},
+		}}}}
+	}
+	spec := &jobsetapi.JobSetSpec{ReplicatedJobs: make([]jobsetapi.ReplicatedJob, 2)}
+	for i, job := range []struct {
+		name      string
+		requested corev1.ResourceName
+	}{{"load", "cpu"}, {"train", "nvidia.com/gpu"}} {
+		r := &spec.ReplicatedJobs[i]
+		r.Name, r.Replicas, r.Template.Spec.Template = job.name, 1, pod(job.requested)
+	}
+	spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "load", Status: jobset.DependencyComplete}}
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := metav1.OwnerReference{Kind: "JobSet", Name: name, UID: types.UID("js-" + name), Controller: new(true)}
+	s.engine.Apply(admission.PlanObserved{
+		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "ns", Name: name}}, UID: owner.UID, Submitted: start(), Plan: plan,
+	})
+	for i := range plan.Stages {
+		w := newWorkload(queue, name+"-"+plan.Stages[i].Name, "0")
+		w.OwnerReferences, w.Labels = []metav1.OwnerReference{owner}, map[string]string{apis.StageIndexLabel: strconv.Itoa(i)}
+		w.Spec.PodSets[0].Name, w.Spec.PodSets[0].Template = kueue.PodSetReference(plan.Stages[i].PodSets[0].Name), *plan.Stages[i].PodSets[0].Template
+		if train = w; i == 1 {
+			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+		}
+		s.engine.Apply(admission.WorkloadObserved{Workload: w.DeepCopy()})
+	}
+	return train
 }
 
 func TestLimitsThatAreNotSetAreInfinite(t *testing.T) {

@@ -58,17 +58,10 @@ func settings() []setting {
 			}
 		}})
 	}
-	for _, name := range []string{reservation, noReservation} {
-		all = append(all, setting{name: name, field: "setting of reservations", change: func(s *snapshot.Snapshot) {
-			if s.Configuration.Reservation.After = apis.Never; name == reservation {
-				s.Configuration.Reservation.After = reservationAfter
-			}
-			for _, q := range s.ClusterQueues {
-				delete(q.Annotations, apis.ReserveAfterAnnotation)
-			}
-		}})
+	reserve := func(name, after string) setting {
+		return setting{name: name, field: "setting of reservations", change: func(s *snapshot.Snapshot) { replay.SetReservations(s, after) }}
 	}
-	return all
+	return append(all, reserve(reservation, reservationAfter), reserve(noReservation, apis.Never))
 }
 
 // The settings of co-start, and of reservations for stages that have waited for long.

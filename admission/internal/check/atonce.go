@@ -119,6 +119,16 @@ func (ck *Checker) NeededAtOnce(l *Candidate) []quota.Usage {
 	return more
 }
 
+// launchersNeeds returns the alternatives for what a launcher and the stages that it starts need, or the only one for another stage.
+func launchersNeeds(ck *Checker, l *Candidate) []quota.Usage {
+	if l.Policy == settings.Safe && l.atOnce == nil {
+		if needs := ck.NeededAtOnce(l); len(needs) > 0 {
+			return needs
+		}
+	}
+	return []quota.Usage{l.Needed()}
+}
+
 // Needed returns what has to be free for the admission of a stage: its usage, or what it is preempted for together with it.
 func (l *Candidate) Needed() quota.Usage {
 	if l.atOnce != nil {

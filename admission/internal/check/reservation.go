@@ -95,13 +95,15 @@ func borrows(n, from *quota.Node, id quota.ID) bool {
 	return true
 }
 
-// wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left.
+// wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left. A launcher counts with the stages that it
+// starts: otherwise it would take a reservation that is of no use to them, and hold accelerators only in order to wait.
 func (ck *Checker) wouldBorrow(l *Candidate) bool {
 	return ck.m.Tree.WhatIfEvicted(func() bool {
 		for _, v := range l.Victims {
 			model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
 		}
-		return l.Queue.Node.BorrowsAny(l.Needed())
+		needs := launchersNeeds(ck, l)
+		return !slices.ContainsFunc(needs, func(need quota.Usage) bool { return !l.Queue.Node.BorrowsAny(need) })
 	})
 }
 

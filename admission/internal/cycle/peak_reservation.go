@@ -94,13 +94,13 @@ func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
 	var all []*model.PeakChoice
 	for j := range cy.m.UnreservedPeaks {
 		if j.ClaimQueue.CohortTree == g {
-			all = append(all, model.NewPeakChoice(cy.m, j))
+			all = append(all, model.NewPeakChoice(j))
 		}
 	}
 	for _, q := range g.Queues {
 		for j := range q.PeakReservers {
 			if _, isListed := cy.m.UnreservedPeaks[j]; !isListed {
-				all = append(all, model.NewPeakChoice(cy.m, j))
+				all = append(all, model.NewPeakChoice(j))
 			}
 		}
 	}

@@ -44,6 +44,8 @@ type JobSet struct {
 	// claimed is the revision at which the claim was added to the Bank.
 	claimed      uint64
 	PeakReserved quota.Usage
+	// peakOptions caches peakOptionsOf as of the last update of the JobSet. It has none if nothing is to be reserved.
+	peakOptions []quota.Usage
 	// Timer is set while a co-start reservation has an end.
 	Timer *timer.Timer[Timed]
 	// Topic is the topic of stages that wait for the claim to become smaller.

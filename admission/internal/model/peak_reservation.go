@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"github.com/tranche-dev/tranche/admission/internal/alternative"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
@@ -22,7 +24,12 @@ type PeakChoice struct {
 }
 
 // NewPeakChoice returns the choice for a JobSet with a claim, in which nothing is chosen yet.
-func NewPeakChoice(m *Model, j *JobSet) *PeakChoice {
+func NewPeakChoice(j *JobSet) *PeakChoice {
+	return &PeakChoice{Choice: alternative.New(j.ClaimQueue.Node, j.peakOptions), JobSet: j}
+}
+
+// peakOptionsOf returns what a JobSet with a claim may reserve, by preference.
+func (m *Model) peakOptionsOf(j *JobSet) []quota.Usage {
 	peaks := j.Claim.Peaks
 	if m.Policy(j.ClaimQueue, j) != settings.Reserve {
 		peaks = j.coStartPeaks(m)
@@ -31,12 +38,20 @@ func NewPeakChoice(m *Model, j *JobSet) *PeakChoice {
 	for i, peak := range peaks {
 		options[i] = peak.Without(j.Claim.Held)
 	}
-	return &PeakChoice{Choice: alternative.New(j.ClaimQueue.Node, options), JobSet: j}
+	return options
+}
+
+// HasStalePeakOptions reports whether a JobSet with a peak reservation, or without the one that it should have, could choose other ones than its last update has
+// found.
+func (m *Model) HasStalePeakOptions(j *JobSet) bool {
+	_, isUnreserved := m.UnreservedPeaks[j]
+	return (isUnreserved || len(j.PeakReserved) > 0) && !m.Schedule.IsStale && !slices.EqualFunc(j.peakOptions, m.peakOptionsOf(j), quota.Usage.Equal)
 }
 
 // reservePeak makes the peak reservation for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut,
 // nothing is reserved until one does: two JobSets could each wait for the reservation of the other. Another engine would not respect it.
 func (m *Model) reservePeak(j *JobSet) {
+	j.peakOptions = nil
 	isReserved := j.Claim != nil && j.ClaimQueue.CohortTree.Leader == queuespec.Tranche
 	if !isReserved || m.Policy(j.ClaimQueue, j) == settings.Reserve {
 		m.Timers.Drop(&j.Timer)
@@ -46,12 +61,11 @@ func (m *Model) reservePeak(j *JobSet) {
 	if !isReserved {
 		return
 	}
-	c := NewPeakChoice(m, j)
-	if c.IsEmpty() {
-		return
+	j.peakOptions = m.peakOptionsOf(j)
+	if c := NewPeakChoice(j); !c.IsEmpty() {
+		m.Tree.WhatIf(func() bool { return c.Take(0) })
+		m.ReserveChosenPeak(c)
 	}
-	m.Tree.WhatIf(func() bool { return c.Take(0) })
-	m.ReserveChosenPeak(c)
 }
 
 // ReserveChosenPeak makes the chosen reservation for a JobSet that has none.

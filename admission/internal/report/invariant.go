@@ -49,7 +49,10 @@ func (a *audit) stages() {
 		count(a.clusterQueues, want.ClusterQueue, &want)
 		count(a.localQueues, want.LocalQueue, &want)
 	}
-	for _, j := range a.m.JobSets {
+	for uid, j := range a.m.JobSets {
+		if a.m.HasStalePeakOptions(j) {
+			a.report("I1: what JobSet %s may reserve has changed since it was computed", uid)
+		}
 		if len(j.PeakReserved) > 0 {
 			sum := a.peakReserved[j.ClaimQueue]
 			sum.AddAll(j.PeakReserved)

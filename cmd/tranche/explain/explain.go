@@ -236,6 +236,9 @@ func explain(ctx context.Context, from source, name subjectName) (*Report, error
 func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workload, limits, err error) {
 	if state := cmp.Or(stateOf(w), whyIneligible(w)); state != "" {
 		x = newWorkload(w, state)
+		if notice := noticeOf(w); notice != "" {
+			x.State = append(x.State, notice)
+		}
 		x.ExpectedStart = from.expectedStart(w)
 		return x, nil, nil
 	}

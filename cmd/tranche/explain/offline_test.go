@@ -3,6 +3,7 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,6 +23,9 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/test/sample"
 )
+
+// due follows in the message of a stage that has waited for longer than reservation.after.
+const due = "; due since 2026-01-01T10:20:00Z: quota that is released is kept for it, up to 2 cpu of flavor h100; it starts by 2026-01-01T12:00:00Z"
 
 const queues = sample.OneQueue + `
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -97,7 +101,7 @@ func TestOffline(t *testing.T) {
 	want := []string{
 		"Workload ml/waits",
 		"  position 0 in its ClusterQueue, 0 in LocalQueue main (0 is next), priority 0",
-		"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+		"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free" + due,
 		"  cpu of flavor h100: needs 2, 1 free, 1 missing",
 		"    limit: nominalQuota of ClusterQueue gpus is 4",
 		"    held by Workload ml/runs: 3 in ClusterQueue gpus",
@@ -116,6 +120,22 @@ func TestOffline(t *testing.T) {
 	}
 	if !strings.Contains(string(page), "```\n$ bin/tranche explain waits --snapshot cluster.tar.gz\n"+got+"```\n") {
 		t.Errorf("docs/admin.md shows another answer: copy\n%s", got)
+	}
+}
+
+// A quota Workload that will be preempted shows when, and for which other one.
+func TestNotice(t *testing.T) {
+	const message = "The pods end at 2026-01-01T11:05:00Z, to accommodate a workload (UID: u9, JobUID: u8) due to prioritization in the ClusterQueue"
+	const admitted = "  - {type: Admitted, status: \"True\", reason: Admitted, message: \"\", lastTransitionTime: \"2026-01-01T10:00:00Z\"}\n"
+	for status, want := range map[string]string{"True": "\n  PreemptionPending: " + message + "\n", "False": ""} {
+		notice := fmt.Sprintf("  - {type: PreemptionPending, status: %q, reason: InClusterQueue, message: %q, lastTransitionTime: \"2026-01-01T10:50:00Z\"}\n", status, message)
+		got, err := runOn(t, strings.Replace(queues, admitted, admitted+notice, 1), "runs", "-n", "ml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, "is admitted in ClusterQueue") || !strings.Contains(got, want) || strings.Contains(got, "PreemptionPending") != (want != "") {
+			t.Errorf("with the condition %s:\n%s", status, got)
+		}
 	}
 }
 
@@ -189,7 +209,7 @@ func TestOfflineJSON(t *testing.T) {
 		Namespace: "ml", Name: "waits", Created: time.Date(2026, 1, 1, 10, 10, 0, 0, time.UTC),
 		Position: &explain.Position{LocalQueue: "main"},
 		Explanation: &visibilityapi.Explanation{
-			Check: "QuotaFits", Reason: "WaitingForQuota", Message: "waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+			Check: "QuotaFits", Reason: "WaitingForQuota", Message: "waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free" + due,
 			Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{{
 				Flavor: "h100", Resource: "cpu", Needed: resource.MustParse("2"), Free: resource.MustParse("1"), Missing: resource.MustParse("1"),
 				Constraint: visibilityapi.Constraint{Kind: visibilityapi.ClusterQueue, Name: "gpus", Limit: visibilityapi.NominalQuota, Amount: resource.MustParse("4")},

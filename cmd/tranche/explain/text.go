@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -50,6 +51,14 @@ func stateOf(w *kueue.Workload) string {
 		return "has reserved its quota" + queue + ", and waits for AdmissionChecks"
 	}
 	return ""
+}
+
+// noticeOf returns when the pods of a quota Workload will be preempted, and for which other one, or "" if it has no notice.
+func noticeOf(w *kueue.Workload) string {
+	if quotaworkload.NoticeOf(w) == nil {
+		return ""
+	}
+	return apis.PreemptionPendingCondition + ": " + apimeta.FindStatusCondition(w.Status.Conditions, apis.PreemptionPendingCondition).Message
 }
 
 // whyIneligible returns why a quota Workload is not in the queue, or "".
