@@ -150,6 +150,11 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			staged[f.name] = struct{}{}
 		}
 	}
+	handedOver := map[string]struct{}{}
+	ended := handoverRun{name: "queued", handover: []handover{{1, 1, 1, 1, 1}}, requests: requestCounts{{"tranche", "jobs", "patch"}: 1}}
+	for _, f := range handoverFigures(&ended, &ended, 1) {
+		handedOver[f.name] = struct{}{}
+	}
 	asked := map[string]struct{}{}
 	for _, q := range questions(backlog(1000), "", "") {
 		for _, f := range verbFigures(&q, 0, 0) {
@@ -173,6 +178,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = guarded
 		case stagesShape:
 			figures = staged
+		case handoverShape:
+			figures = handedOver
 		case mixedShape:
 			figures = replayed
 		case verbsShape:
