@@ -1,7 +1,8 @@
 // Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the same
 // run the rate of the machine without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged JobSets
 // twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and without the
-// admission policies. The shape "stages" times the stages of long JobSets with a queue and without. The shape "mixed" runs JobSets of all sizes and
+// admission policies. The shape "stages" times the stages of long JobSets with a queue and without. The shape "handover" times what lies between two
+// stages of many JobSets with a queue and without, and counts the requests. The shape "mixed" runs JobSets of all sizes and
 // compares the run with its replay in the simulator. The shape "verbs" times the verbs that answer questions about a large cluster, and "start" managers
 // that start in one.
 package main
@@ -44,11 +45,13 @@ type options struct {
 	seed    uint64
 	jobSets int
 	out     string
+	// inFlight is how many JobSets run at the same time in the shape handover.
+	inFlight int
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, mixed for a run that is compared with the simulator, verbs for answers about a large cluster, or start for managers that start in one; separated by commas")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, handover for the time between stages of many, mixed for a run that is compared with the simulator, verbs for answers about a large cluster, or start for managers that start in one; separated by commas")
 	flag.BoolVar(&o.peers, "peers", false, "run shapes of files with Kueue's manager as well, and compare")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
@@ -59,6 +62,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "staged and mixed: what the JobSets are drawn from")
 	flag.IntVar(&o.jobSets, "jobsets", 24, "staged: how many JobSets there are")
 	flag.StringVar(&o.out, "out", "bin/comparison", "staged: write the measurements to this path with .json, and the plot with .svg")
+	flag.IntVar(&o.inFlight, "in-flight", 100, "handover: how many JobSets run at the same time")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -117,6 +121,9 @@ func load(o *options, name string) (func(context.Context) ([]figure, error), str
 	}
 	if name == stagesShape {
 		return func(ctx context.Context) ([]figure, error) { return measureStages(ctx, o) }, name, nil
+	}
+	if name == handoverShape {
+		return func(ctx context.Context) ([]figure, error) { return measureHandover(ctx, o) }, name + suffix(o), nil
 	}
 	if name == mixedShape {
 		return func(ctx context.Context) ([]figure, error) { return measureMixed(ctx, o) }, name + suffix(o), nil

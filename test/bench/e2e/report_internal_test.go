@@ -146,12 +146,15 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 		}
 	}
 	staged := map[string]struct{}{}
-	for _, order := range stageOrders {
-		for _, size := range stagesSizes {
-			for _, f := range stagesFigures(order, size, 1, 1) {
-				staged[f.name] = struct{}{}
-			}
+	for _, c := range stagesChains {
+		for _, f := range c.figures(1, 1) {
+			staged[f.name] = struct{}{}
 		}
+	}
+	handedOver := map[string]struct{}{}
+	ended := handoverRun{name: "queued", handover: []handover{{1, 1, 1, 1, 1}}, requests: requestCounts{{"tranche", "jobs", "patch"}: 1}}
+	for _, f := range handoverFigures(&ended, &ended, 1) {
+		handedOver[f.name] = struct{}{}
 	}
 	asked := map[string]struct{}{}
 	for _, q := range questions(backlog(1000), "", "") {
@@ -180,6 +183,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = guarded
 		case stagesShape:
 			figures = staged
+		case handoverShape:
+			figures = handedOver
 		case mixedShape:
 			figures = replayed
 		case verbsShape:

@@ -20,6 +20,8 @@ type site struct {
 	// name is that of its directory.
 	name  string
 	nodes []controlplane.NodePool
+	// auditPolicy is that of controlplane.Config.
+	auditPolicy string
 	// queues are created in this order.
 	queues []client.Object
 }
@@ -28,7 +30,7 @@ type site struct {
 func (s *site) run(ctx context.Context, o *options, do func(context.Context, *run) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	config := controlplane.Config{NodePools: s.nodes}
+	config := controlplane.Config{NodePools: s.nodes, AuditPolicy: s.auditPolicy}
 	if o.workDir != "" {
 		config.WorkDir = filepath.Join(o.workDir, s.name)
 	}

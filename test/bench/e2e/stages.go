@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,11 +28,26 @@ const stagesShape = "stages"
 // stageRunTime is how long the pod of each stage runs.
 const stageRunTime = time.Second
 
-// stagesSizes are the numbers of stages. At most 100 are admitted.
-var stagesSizes = []int{10, 100}
+// A chain is a JobSet whose ReplicatedJobs run one after another.
+type chain struct {
+	// order is the field by which the JobSet defines that.
+	order string
+	// At most 100 stages are admitted.
+	stages int
+	// replicas are those of each stage, of one pod each.
+	replicas int32
+}
 
-// stageOrders are the fields by which a JobSet defines that its ReplicatedJobs run one after another.
-var stageOrders = []string{"depends-on", "in-order"}
+// stagesChains are the JobSets that run.
+var stagesChains = []chain{{"depends-on", 10, 1}, {"depends-on", 100, 1}, {"in-order", 10, 1}, {"in-order", 100, 1}, {"depends-on", 100, 5}}
+
+// name is the first part of the names of its figures.
+func (c chain) name() string {
+	if c.replicas > 1 {
+		return fmt.Sprintf("%s/%dx%d", c.order, c.stages, c.replicas)
+	}
+	return fmt.Sprintf("%s/%d", c.order, c.stages)
+}
 
 // measureStages runs the benchmark once, one JobSet at a time.
 func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
@@ -42,8 +58,10 @@ func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
-	if err := createStagesQueue(ctx, w.Admin); err != nil {
-		return nil, err
+	for _, object := range cpuQueues("10") {
+		if err := w.Admin.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
 	}
 	manager, err := w.StartManager(ctx, testenv.ManagerOptions{})
 	if err != nil {
@@ -51,51 +69,46 @@ func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
 	}
 	defer func() { err = errors.Join(err, manager.Stop()) }()
 	var figures []figure
-	for _, order := range stageOrders {
-		for _, size := range stagesSizes {
-			queued, err := timeStages(ctx, w.Admin, queuedOf(longJobSet(order, size)))
-			if err != nil {
-				return nil, err
-			}
-			stock, err := timeStages(ctx, w.Admin, longJobSet(order, size))
-			if err != nil {
-				return nil, err
-			}
-			figures = append(figures, stagesFigures(order, size, queued, stock)...)
+	for _, c := range stagesChains {
+		name := strings.ReplaceAll(c.name(), "/", "-")
+		queued, err := timeStages(ctx, w.Admin, queuedOf(c.jobSet(name, stageRunTime)))
+		if err != nil {
+			return nil, err
 		}
+		stock, err := timeStages(ctx, w.Admin, c.jobSet(name, stageRunTime))
+		if err != nil {
+			return nil, err
+		}
+		figures = append(figures, c.figures(queued, stock)...)
 	}
 	return figures, nil
 }
 
-// stagesFigures reports how long each stage took, of a JobSet that a queue held and of one that none did.
-func stagesFigures(order string, size int, queued, stock time.Duration) []figure {
-	prefix := fmt.Sprintf("%s/%d", order, size)
+// figures reports how long each stage took, of a JobSet that a queue held and of one that none did.
+func (c chain) figures(queued, stock time.Duration) []figure {
+	each := time.Duration(c.stages)
 	return []figure{
-		millis(prefix+"/queued", queued/time.Duration(size)), millis(prefix+"/stock", stock/time.Duration(size)),
-		{name: prefix + "/ratio", value: float64(queued) / float64(stock)},
+		millis(c.name()+"/queued", queued/each), millis(c.name()+"/stock", stock/each),
+		{name: c.name() + "/ratio", value: float64(queued) / float64(stock)},
 	}
 }
 
-func createStagesQueue(ctx context.Context, admin client.Client) error {
+// cpuQueues are the LocalQueue main with so many CPUs, in the order of creation.
+func cpuQueues(cpus string) []client.Object {
 	queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 	queue.Spec.NamespaceSelector = &metav1.LabelSelector{}
 	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
 		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
 		Flavors: []kueue.FlavorQuotas{{Name: flavorName, Resources: []kueue.ResourceQuota{
-			{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("10")},
+			{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(cpus)},
 		}}},
 	}}
-	for _, object := range []client.Object{
+	return []client.Object{
 		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavorName}}, queue,
 		&kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "main"},
 		},
-	} {
-		if err := admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
 	}
-	return nil
 }
 
 // timeStages runs a JobSet and returns how long it took from its creation to its end.
@@ -126,23 +139,25 @@ func timeStages(ctx context.Context, admin client.WithWatch, js *jobsetapi.JobSe
 	return 0, errors.Join(fmt.Errorf("the watch of JobSet %s ended before the JobSet did", js.Name), ctx.Err())
 }
 
-// longJobSet returns a JobSet whose ReplicatedJobs, of one pod each, run one after another.
-func longJobSet(order string, size int) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s-%d", order, size)}}
-	if order == "in-order" {
+// jobSet returns the JobSet, each pod of which runs that long.
+func (c chain) jobSet(name string, runTime time.Duration) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	if c.order == "in-order" {
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 	}
-	for i := range size {
-		job := samples.ReplicatedJob(fmt.Sprintf("r%d", i), 1, samples.Amounts("cpu", "100m"), map[string]string{
-			controlplane.FakeRunTime: stageRunTime.String(),
-		})
-		if order == "depends-on" && i > 0 {
-			job.DependsOn = []jobset.DependsOn{{Name: fmt.Sprintf("r%d", i-1), Status: jobset.DependencyComplete}}
+	for i := range c.stages {
+		job := samples.ReplicatedJob(stageName(i), 1, samples.Amounts("cpu", "100m"), map[string]string{controlplane.FakeRunTime: runTime.String()})
+		job.Replicas = c.replicas
+		if c.order == "depends-on" && i > 0 {
+			job.DependsOn = []jobset.DependsOn{{Name: stageName(i - 1), Status: jobset.DependencyComplete}}
 		}
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, job)
 	}
 	return js
 }
+
+// stageName is the name of the ReplicatedJob of a stage.
+func stageName(i int) string { return fmt.Sprintf("r%d", i) }
 
 // queuedOf puts a JobSet into the queue.
 func queuedOf(js *jobsetapi.JobSet) *jobsetapi.JobSet {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// heldJob is the Job of a stage of the JobSet js.
+func heldJob(stage string) *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: named("js-" + stage)}
+	job.Labels = map[string]string{jobset.JobSetNameKey: "js", jobset.ReplicatedJobNameKey: stage}
+	job.Spec.Suspend = new(true)
+	return job
+}
+
+func released(job *batchv1.Job) *batchv1.Job {
+	job.Spec.Suspend = new(false)
+	return job
+}
+
+func completed(job *batchv1.Job) *batchv1.Job {
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	return released(job)
+}
+
+// openWorkload is the quota Workload of a stage.
+func openWorkload(stage string) *kueue.Workload {
+	w := &kueue.Workload{ObjectMeta: named("jobset-js-" + stage)}
+	w.Labels = map[string]string{apis.JobSetLabel: "js", apis.StageLabel: stage}
+	return w
+}
+
+func gated(w *kueue.Workload) *kueue.Workload {
+	w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+	return w
+}
+
+func admitted(w *kueue.Workload) *kueue.Workload {
+	w.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue}}
+	return w
+}
+
+// Each part of a handover counts from when the Job before is complete, and when it is observed for the first time.
+func TestHandover(t *testing.T) {
+	f, began := newHandoverFollower("js", 1), time.Now()
+	pod := &corev1.Pod{ObjectMeta: named("js-r1-0")}
+	pod.Labels = map[string]string{jobset.JobSetNameKey: "js", jobset.ReplicatedJobNameKey: "r1"}
+	js := &jobsetapi.JobSet{ObjectMeta: named("js")}
+	js.Status.TerminalState = string(jobset.JobSetCompleted)
+	other := &jobsetapi.JobSet{ObjectMeta: named("other"), Status: js.Status}
+	for i, object := range []client.Object{
+		other, released(heldJob("r0")), gated(openWorkload("r1")), completed(heldJob("r0")), openWorkload("r1"), heldJob("r1"), admitted(openWorkload("r1")),
+		released(heldJob("r1")), pod, completed(heldJob("r0")), completed(heldJob("r1")), pod, js,
+	} {
+		if over := isClosed(f.done); over {
+			t.Fatalf("the follower is done before event %d", i)
+		}
+		f.see(watch.Event{Type: watch.Modified, Object: object}, began.Add(time.Duration(i)*time.Second))
+	}
+	if !isClosed(f.done) {
+		t.Error("the follower is not done after the end of the only JobSet")
+	}
+	want := []handover{{opened: time.Second, created: 2 * time.Second, admitted: 3 * time.Second, released: 4 * time.Second, pod: 5 * time.Second}}
+	if diff := cmp.Diff(want, f.handovers(), cmp.AllowUnexported(handover{})); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// A JobSet that fails makes the benchmark fail.
+func TestHandoverOfFailedJobSet(t *testing.T) {
+	f := newHandoverFollower("js", 2)
+	js := &jobsetapi.JobSet{ObjectMeta: named("js")}
+	js.Status.TerminalState = string(jobset.JobSetFailed)
+	f.see(watch.Event{Type: watch.Modified, Object: js}, time.Now())
+	if len(f.failed) == 0 {
+		t.Error("a JobSet has failed without an error")
+	}
+}
+
+func TestHandoverFigures(t *testing.T) {
+	queued := &handoverRun{name: "queued", handover: []handover{
+		{opened: 5 * time.Millisecond, released: 30 * time.Millisecond}, {opened: 7 * time.Millisecond, released: 90 * time.Millisecond},
+	}, requests: requestCounts{{"tranche", "jobs", "patch"}: 4, {"tranche", "workloads", "patch"}: 8}}
+	stock := &handoverRun{name: "stock", handover: []handover{{released: 10 * time.Millisecond}, {released: 30 * time.Millisecond}}}
+	got := map[string]float64{}
+	for _, f := range handoverFigures(queued, stock, 1) {
+		if f.value != 0 {
+			got[f.name] = f.value
+		}
+	}
+	want := map[string]float64{
+		"queued/stage-open/p50": 5, "queued/stage-open/p99": 7,
+		"queued/released/p50": 30, "stock/released/p50": 10, "ratio/released/p50": 3,
+		"queued/released/p99": 90, "stock/released/p99": 30, "ratio/released/p99": 3,
+		"unfinished":              2,
+		"queued/requests/tranche": 3, "queued/requests/tranche/jobs/patch": 1, "queued/requests/tranche/workloads/patch": 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Only what was received since the time counts, by writer, resource and verb.
+func TestCountRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	log := `{"verb":"patch","user":{"username":"system:serviceaccount:kube-system:job-controller"},"objectRef":{"resource":"jobs","subresource":"status"},"requestReceivedTimestamp":"2026-01-01T10:00:00.000000Z"}
+{"verb":"patch","user":{"username":"system:serviceaccount:kube-system:job-controller"},"objectRef":{"resource":"jobs","subresource":"status"},"requestReceivedTimestamp":"2026-01-01T10:00:00.500000Z"}
+{"verb":"create","user":{"username":"system:serviceaccount:kube-system:job-controller"},"objectRef":{"resource":"pods"},"requestReceivedTimestamp":"2026-01-01T10:00:01.000000Z"}
+`
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := countRequests(path, time.Date(2026, 1, 1, 10, 0, 0, 500_000_000, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := requestCounts{{"job", "jobs/status", "patch"}: 1, {"job", "pods", "create"}: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
