@@ -24,10 +24,13 @@ func JobSetEvicted(js *jobsetapi.JobSet, stages int, cause StageState) []metav1.
 }
 
 // preemptionPending returns the condition PreemptionPending of a JobSet that has or had notice of its preemption. It is that of the quota Workload of its
-// first stage with notice; without one it keeps the reason why the last notice ended.
+// first stage with notice; without one it has the reason why the last notice ended, also of a notice that was too short to be written to the JobSet.
 func preemptionPending(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
 	before := apimeta.FindStatusCondition(js.Status.Conditions, apis.PreemptionPendingCondition)
 	ended := metav1.Condition{Type: apis.PreemptionPendingCondition, Status: metav1.ConditionFalse, Reason: "Ended", Message: "The stages that had notice no longer run"}
+	if before != nil && before.Status == metav1.ConditionFalse {
+		ended.Reason, ended.Message, ended.LastTransitionTime = before.Reason, before.Message, before.LastTransitionTime
+	}
 	for i := range summary.Current {
 		st := &summary.Current[i]
 		if st.Workload == nil {
@@ -38,15 +41,12 @@ func preemptionPending(js *jobsetapi.JobSet, summary Summary) []metav1.Condition
 		case c == nil:
 		case c.Status == metav1.ConditionTrue && quotaworkload.HoldsQuota(st.Workload):
 			return []metav1.Condition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
-		case c.Status == metav1.ConditionFalse:
-			ended.Reason, ended.Message = c.Reason, c.Message
+		case c.Status == metav1.ConditionFalse && c.LastTransitionTime.After(ended.LastTransitionTime.Time):
+			ended.Reason, ended.Message, ended.LastTransitionTime = c.Reason, c.Message, c.LastTransitionTime
 		}
 	}
-	switch {
-	case before == nil:
+	if before == nil {
 		return nil
-	case before.Status == metav1.ConditionFalse:
-		ended.Reason, ended.Message = before.Reason, before.Message
 	}
 	return []metav1.Condition{ended}
 }

@@ -14,15 +14,19 @@ import (
 
 // TestPreemptionPending: a JobSet has the condition once one of its stages has had notice, and keeps the reason why the last notice ended.
 func TestPreemptionPending(t *testing.T) {
-	condition := func(status metav1.ConditionStatus, reason string) metav1.Condition {
-		return metav1.Condition{Type: apis.PreemptionPendingCondition, Status: status, Reason: reason, Message: reason}
+	at := func(second int64, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{
+			Type: apis.PreemptionPendingCondition, Status: status, Reason: reason, Message: reason, LastTransitionTime: metav1.Unix(second, 0),
+		}
 	}
+	condition := func(status metav1.ConditionStatus, reason string) metav1.Condition { return at(100, status, reason) }
 	holder := func(conditions ...metav1.Condition) *kueue.Workload {
 		w := workload(append(conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue})...)
 		w.Status.Admission = &kueue.Admission{}
 		return w
 	}
 	noticed, withdrawn := condition(metav1.ConditionTrue, kueue.InClusterQueueReason), condition(metav1.ConditionFalse, "Withdrawn")
+	preempted := at(105, metav1.ConditionFalse, kueue.WorkloadEvictedByPreemption)
 	ended := metav1.Condition{Status: metav1.ConditionFalse, Reason: "Ended"}
 	for name, test := range map[string]struct {
 		before    []metav1.Condition
@@ -33,6 +37,9 @@ func TestPreemptionPending(t *testing.T) {
 		"the second stage":          {nil, []*kueue.Workload{holder(), holder(noticed)}, noticed},
 		"withdrawn":                 {[]metav1.Condition{noticed}, []*kueue.Workload{holder(withdrawn)}, withdrawn},
 		"withdrawn long ago":        {[]metav1.Condition{withdrawn}, []*kueue.Workload{holder()}, withdrawn},
+		"short second notice":       {[]metav1.Condition{withdrawn}, []*kueue.Workload{holder(), holder(preempted)}, preempted},
+		"the last of two":           {[]metav1.Condition{noticed}, []*kueue.Workload{holder(preempted), holder(withdrawn)}, preempted},
+		"an earlier one":            {[]metav1.Condition{preempted}, []*kueue.Workload{holder(withdrawn)}, preempted},
 		"noticed again":             {[]metav1.Condition{withdrawn}, []*kueue.Workload{holder(noticed)}, noticed},
 		"finished":                  {[]metav1.Condition{noticed}, []*kueue.Workload{holder()}, ended},
 		"left over without a quota": {[]metav1.Condition{noticed}, []*kueue.Workload{workload(noticed)}, ended},
