@@ -117,9 +117,7 @@ func TestDocumentedCommands(t *testing.T) {
 // TestDocumentedWorkflow runs the steps of the GitHub workflow, with a recorded change as the pull request.
 func TestDocumentedWorkflow(t *testing.T) {
 	var workflow struct {
-		Jobs map[string]struct {
-			Steps []struct{ Name, Run string }
-		}
+		Jobs map[string]struct{ Steps []workflowStep }
 	}
 	for _, block := range blocks(t) {
 		if block.Language == "yaml" && strings.Contains(block.Text, "\njobs:\n") {
@@ -128,6 +126,18 @@ func TestDocumentedWorkflow(t *testing.T) {
 			}
 		}
 	}
+	t.Run("without a plan", func(t *testing.T) {
+		dir, bin := t.TempDir(), t.TempDir()
+		script(t, bin, "aws", "touch \"$4\"")
+		script(t, bin, "tranche", "exit 127")
+		script(t, bin, "gh", "touch gh.txt")
+		if out, err := runSteps(t, workflow.Jobs["plan"].Steps, dir, bin, ""); err == nil {
+			t.Errorf("the workflow passes:\n%s", out)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "gh.txt")); err == nil {
+			t.Error("the workflow writes a comment")
+		}
+	})
 	for name, fails := range map[string]bool{"quota-cut": true, "quota-raised": false} {
 		t.Run(name, func(t *testing.T) {
 			dir, bin := t.TempDir(), t.TempDir()
@@ -138,14 +148,8 @@ func TestDocumentedWorkflow(t *testing.T) {
 			script(t, bin, "tranche", fmt.Sprintf("%s=1 exec %s \"$@\"", asTranche, program(t)))
 			script(t, bin, "aws", fmt.Sprintf("cp -r %s/snapshot \"$4\"", world))
 			script(t, bin, "gh", "echo \"$@\" > gh.txt")
-			script(t, bin, "setup", fmt.Sprintf("mkdir queues && cp %s/queues.yaml queues", world))
-			run := "set -e\nsetup\n"
-			for _, step := range workflow.Jobs["plan"].Steps {
-				run += step.Run + "\n"
-			}
-			cmd := exec.CommandContext(t.Context(), "bash", "-c", run) // #nosec G204 -- the commands are those of a document
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PULL_REQUEST=7")
-			out, err := cmd.CombinedOutput()
+			setup := fmt.Sprintf("mkdir queues && cp %s/queues.yaml queues", world)
+			out, err := runSteps(t, workflow.Jobs["plan"].Steps, dir, bin, setup)
 			if (err != nil) != fails {
 				t.Errorf("the workflow fails: %t, want %t: %v\n%s", err != nil, fails, err, out)
 			}
@@ -159,6 +163,21 @@ func TestDocumentedWorkflow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A workflowStep is a step of a GitHub workflow.
+type workflowStep struct{ Name, Run string }
+
+// runSteps runs the steps of a workflow in a directory, after a command that prepares it, with programs that come first in the path.
+func runSteps(t *testing.T, steps []workflowStep, dir, bin, setup string) (out []byte, err error) {
+	t.Helper()
+	run := "set -e\n" + setup + "\n"
+	for _, step := range steps {
+		run += step.Run + "\n"
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", run) // #nosec G204 -- the commands are those of a document
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PULL_REQUEST=7")
+	return cmd.CombinedOutput()
 }
 
 func script(t *testing.T, dir, name, command string) {
