@@ -86,14 +86,16 @@ var _ = Describe("A gang of pods created by a Job", func() {
 		submitJob(ctx, job)
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
 		t.preempt(ctx)
-		isFirst := true
+		hasSucceeded := false
 		Eventually(func(g Gomega) {
 			for _, p := range t.pods(ctx, g) {
-				if isFirst && p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodRunning {
-					p.Status.Phase, isFirst = corev1.PodSucceeded, false
+				if !hasSucceeded && p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodRunning {
+					p.Status.Phase = corev1.PodSucceeded
 					g.Expect(env.Admin.Status().Update(ctx, &p)).To(Succeed())
+					hasSucceeded = true
 				}
 			}
+			g.Expect(hasSucceeded).To(BeTrue()) // before another pod disappears
 			t.killDeleted(ctx, g)
 			g.Expect(t.standing(ctx, g, "high-")).To(Equal([]string{"high-0=running", "high-1=running"}))
 			g.Expect(t.count(ctx, g, "low")).To(Equal(map[string]int{"gated": 2}))
