@@ -48,17 +48,20 @@ var _ = Describe("The samples", Ordered, func() {
 			Eventually(func(g Gomega) {
 				g.Expect(meta.IsStatusConditionTrue(read(ctx, js)(g).Status.Conditions, string(jobset.JobSetCompleted))).To(BeTrue())
 			}).WithContext(ctx).Should(Succeed())
-			var stages kueue.WorkloadList
-			Expect(env.Admin.List(ctx, &stages, client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name})).To(Succeed())
 			want := 2
 			if js.Name == "train-and-evaluate" || js.Name == "fine-tune-deepspeed" {
 				want = 3
 			}
-			Expect(stages.Items).To(HaveLen(want), js.Name)
-			for i := range stages.Items {
-				Expect(&stages.Items[i]).To(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonSucceeded))
-				Expect(&stages.Items[i]).NotTo(haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""))
-			}
+			// The stages end once the manager has seen the end of the JobSet.
+			Eventually(func(g Gomega) {
+				var stages kueue.WorkloadList
+				g.Expect(env.Admin.List(ctx, &stages, client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name})).To(Succeed())
+				g.Expect(stages.Items).To(HaveLen(want), js.Name)
+				for i := range stages.Items {
+					g.Expect(&stages.Items[i]).To(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonSucceeded))
+					g.Expect(&stages.Items[i]).NotTo(haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""))
+				}
+			}).WithContext(ctx).Should(Succeed())
 		}
 	}, NodeTimeout(2*patience))
 })
