@@ -99,7 +99,7 @@ func TestRedaction(t *testing.T) {
 	if jobSets.Total != 1 || jobSets.Hidden != 1 {
 		t.Errorf("JobSets: %d, %d hidden", jobSets.Total, jobSets.Hidden)
 	}
-	all["jobSets"], all["queues"], all["namespaces"] = jobSets, m.Queues(v, dashboard.QueueFilter{}, dashboard.Window{}), m.Namespaces(v)
+	all["jobSets"], all["queues"], all["namespaces"] = jobSets, m.Queues(v, dashboard.QueueFilter{}, dashboard.Window{}), m.Namespaces(v, "", dashboard.Window{})
 	all["search"] = append(m.Search(v, "secret"), append(m.Search(v, "conf"), m.Search(v, "hidden")...)...)
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -109,6 +109,37 @@ func TestRedaction(t *testing.T) {
 		if strings.Contains(string(text), secret) {
 			t.Errorf("the answers contain %q: %s", secret, text)
 		}
+	}
+}
+
+// Namespaces come in pages, and are found by a part of their names among those that the viewer sees.
+func TestNamespaces(t *testing.T) {
+	m := dashboard.New()
+	for i := range 1000 {
+		m.Observe(workload(fmt.Sprintf("team-%03d", i), "w", "lq"))
+	}
+	m.Observe(workload("team-007", "w2", "lq"))
+	v := dashboard.Viewer{Namespace: func(name string) bool { return name != "team-070" }}
+	for name, tc := range map[string]struct {
+		viewer      dashboard.Viewer
+		text        string
+		window      dashboard.Window
+		total, rows int
+		first       dashboard.NamespaceRow
+	}{
+		"all":        {total: 1000, rows: dashboard.DefaultLimit, first: dashboard.NamespaceRow{Name: "team-000", Objects: 1}},
+		"last page":  {window: dashboard.Window{Offset: 990}, total: 1000, rows: 10, first: dashboard.NamespaceRow{Name: "team-990", Objects: 1}},
+		"many":       {window: dashboard.Window{Limit: 1000}, total: 1000, rows: dashboard.MaxLimit, first: dashboard.NamespaceRow{Name: "team-000", Objects: 1}},
+		"by text":    {text: "M-07", total: 10, rows: 10, first: dashboard.NamespaceRow{Name: "team-070", Objects: 1}},
+		"one":        {text: "007", total: 1, rows: 1, first: dashboard.NamespaceRow{Name: "team-007", Objects: 2}},
+		"not hidden": {viewer: v, text: "m-07", total: 9, rows: 9, first: dashboard.NamespaceRow{Name: "team-071", Objects: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := m.Namespaces(tc.viewer, tc.text, tc.window)
+			if page.Total != tc.total || len(page.Items) != tc.rows || page.Items[0] != tc.first {
+				t.Errorf("%d namespaces in all, %d on the page, the first is %v", page.Total, len(page.Items), page.Items[0])
+			}
+		})
 	}
 }
 

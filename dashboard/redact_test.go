@@ -101,8 +101,8 @@ func (p *population) answers(v dashboard.Viewer) map[string]any {
 	for i := range tenants {
 		names = append(names, tenant(i), tenant(i)+"-js", tenant(i)+"-w", tenant(i)+"-js-train")
 	}
-	all["namespaces"] = m.Namespaces(v)
 	for _, name := range names {
+		all["namespaces "+name] = m.Namespaces(v, name, dashboard.Window{})
 		all["search "+name] = m.Search(v, name)
 		all["jobsets "+name] = []any{
 			m.JobSets(v, dashboard.JobSetFilter{Text: name}, dashboard.Window{}), m.JobSets(v, dashboard.JobSetFilter{Namespace: name}, dashboard.Window{}),

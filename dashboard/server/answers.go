@@ -33,7 +33,7 @@ func (s *server) about(r *http.Request, session *access.Session) (answerer, erro
 		answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
 		if session != nil {
 			// To look at all namespaces counts those of which the rights are not read yet.
-			s.Store.Use(func(m *dashboard.Model) { m.Namespaces(v) })
+			s.Store.Use(func(m *dashboard.Model) { m.Namespaces(v, "", dashboard.Window{}) })
 			answer.User = session.Name()
 			_, answer.CanSignOut = tokenOf(r)
 			if n := session.Unknown(); n > 0 {
@@ -47,14 +47,13 @@ func (s *server) about(r *http.Request, session *access.Session) (answerer, erro
 }
 
 // namespaces answers apart from about, which the page reads after each change: there can be thousands.
-func (s *server) namespaces(*http.Request, *access.Session) (answerer, error) {
-	return func(v dashboard.Viewer) (any, error) {
-		var answer struct {
-			Objects map[string]int `json:"objects"`
-		}
-		s.Store.Use(func(m *dashboard.Model) { answer.Objects = m.Namespaces(v) })
+func (s *server) namespaces(r *http.Request, _ *access.Session) (answerer, error) {
+	q := parametersOf(r)
+	text, window := q.text("text"), q.window()
+	return func(v dashboard.Viewer) (answer any, err error) {
+		s.Store.Use(func(m *dashboard.Model) { answer = m.Namespaces(v, text, window) })
 		return answer, nil
-	}, nil
+	}, q.end()
 }
 
 func (s *server) queues(r *http.Request, _ *access.Session) (answerer, error) {
