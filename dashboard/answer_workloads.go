@@ -61,6 +61,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 	from := q.list(f.List)
 	convert := func(rank int, w *workload) WorkloadRow {
 		row := w.row(m, v)
+		row.Message = shortened(row.Message)
 		if from == q.pending && !m.isPartial {
 			row.Position = &rank
 		}

@@ -143,6 +143,48 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// Messages that fill the status of objects do not fill the page of a list. The view of a JobSet has all of its message.
+func TestLongMessages(t *testing.T) {
+	const most = 3000 * dashboard.MaxLimit                // two messages in a row, and its other fields
+	long := "12345" + strings.Repeat("tränke ", 32<<10/8) // a row would end inside of a letter
+	inactive := func(conditionType string) []metav1.Condition {
+		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionFalse, Reason: "R", Message: long}}
+	}
+	m := dashboard.New()
+	q := clusterQueue("q", "", "1")
+	q.Status.Conditions = inactive(kueue.ClusterQueueActive)
+	m.Observe(q)
+	var one *jobsetapi.JobSet
+	for i := range dashboard.MaxLimit {
+		one = jobSet("team", fmt.Sprint("js-", i), "train")
+		one.Status.Conditions = append(inactive(jobsetstatus.StageAdmitted), inactive(jobsetstatus.StageInProgress)...)
+		w := stageWorkload(one, "train", inactive(kueue.WorkloadQuotaReserved)...)
+		lq := localQueue("team", fmt.Sprint("lq-", i), "q")
+		lq.Status.Conditions = inactive(kueue.LocalQueueActive)
+		for _, object := range []metav1.Object{localQueue("team", "lq", "q"), lq, one, w} {
+			m.Observe(object)
+		}
+	}
+	window := dashboard.Window{Limit: dashboard.MaxLimit}
+	line, _ := m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{}, window)
+	queue, _ := m.Queue(dashboard.Viewer{}, "q", start)
+	queue.Message = "" // there is one
+	for name, answer := range map[string]any{
+		"line": line, "queue": queue, "queues": m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, window), "JobSets": m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, window),
+	} {
+		text, err := json.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > most || !strings.Contains(string(text), "tr…") {
+			t.Errorf("%s has %d bytes, at most %d are wanted: %.2000s", name, len(text), most, text)
+		}
+	}
+	if answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: one}, start); answer.Message != long {
+		t.Errorf("the view of a JobSet has %d bytes of its message, want %d", len(answer.Message), len(long))
+	}
+}
+
 // Without all quota Workloads there are no positions and no idle quota. A ClusterQueue that may not be read is known by its LocalQueues.
 func TestMissingRights(t *testing.T) {
 	m := dashboard.New()

@@ -160,7 +160,11 @@ type JobSetsAnswer struct {
 func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 	var answer JobSetsAnswer
 	f.Text = strings.ToLower(f.Text)
-	convert := func(_ int, js *jobSet) JobSetRow { return m.jobSetRow(v, js) }
+	convert := func(_ int, js *jobSet) JobSetRow {
+		row := m.jobSetRow(v, js)
+		row.Progress, row.Message = shortened(row.Progress), shortened(row.Message)
+		return row
+	}
 	if v.seesAllJobSets() && f == (JobSetFilter{}) {
 		answer.Page = pageOfList(w, m.jobSets, convert)
 		return answer

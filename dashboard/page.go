@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 )
@@ -10,6 +11,8 @@ import (
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200
+	// maxMessage is how many bytes of a message a row has. The view of its object has all.
+	maxMessage = 1000
 )
 
 // A Window selects a part of a list: at most Limit items, starting at Offset.
@@ -59,4 +62,12 @@ func pageOf[E, T any](w Window, all iter.Seq2[int, E], matches func(E) bool, con
 		page.Total++
 	}
 	return page
+}
+
+// shortened returns the part of a message that a row has: one in the status of an object may have 32 KiB.
+func shortened(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
 }
