@@ -418,6 +418,25 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// Of the matches of a kind, the ten best are found, in whatever order the objects were observed.
+func TestSearchFindsTheBest(t *testing.T) {
+	m := dashboard.New()
+	for i := range 30 {
+		m.Observe(jobSet("team", fmt.Sprintf("a-tune-%d", i)))
+	}
+	for _, name := range []string{"tune-long", "tune-b", "tune-a", "my-tune"} {
+		m.Observe(jobSet("team", name))
+	}
+	var found []string
+	for _, f := range m.Search(dashboard.Viewer{}, "tune") {
+		found = append(found, f.Name)
+	}
+	want := []string{"tune-a", "tune-b", "tune-long", "my-tune", "a-tune-0", "a-tune-1", "a-tune-2", "a-tune-3", "a-tune-4", "a-tune-5"}
+	if !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
+}
+
 func TestHistory(t *testing.T) {
 	m := dashboard.New()
 	m.Sample(at(0))
