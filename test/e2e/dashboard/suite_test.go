@@ -87,7 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func(ctx SpecContext) { Expect(window.Stop(ctx)).To(Succeed()) }, NodeTimeout(patience))
 	makeQueues(ctx)
 	submitJobSets(ctx)
-	address = serve(env.AdminKubeconfig)
+	address = serve("--kubeconfig", env.AdminKubeconfig)
 }, NodeTimeout(5*time.Minute))
 
 // makeQueues makes a Cohort of two ClusterQueues, one of which borrows from the other.
@@ -180,9 +180,9 @@ func stateOf(ctx context.Context, g Gomega, namespace, name string) string {
 }
 
 // serve runs `tranche dashboard` until the suite ends, and returns the URL that it prints.
-func serve(kubeconfig string, flags ...string) string {
+func serve(flags ...string) string {
 	GinkgoHelper()
-	cmd := exec.Command(filepath.Join(env.Root, "bin", "tranche"), append([]string{"dashboard", "--kubeconfig", kubeconfig}, flags...)...)
+	cmd := exec.Command(filepath.Join(env.Root, "bin", "tranche"), append([]string{"dashboard"}, flags...)...)
 	cmd.Stderr = GinkgoWriter
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()

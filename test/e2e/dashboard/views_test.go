@@ -111,7 +111,7 @@ var _ = Describe("The dashboard of an administrator", func() {
 
 var _ = Describe("The dashboard of a user of one namespace", func() {
 	It("shows that namespace, and which rights are missing", func(ctx SpecContext) {
-		url := serve(kubeconfigOf(ctx, "ada", "team-vision"))
+		url := serve("--kubeconfig", kubeconfigOf(ctx, "ada", "team-vision"))
 		open(ctx, url, "jobsets")
 		see(ctx, "fine-tune", "Not everything is shown", "clusterqueues.kueue.x-k8s.io", `User "ada" cannot list resource "clusterqueues"`,
 			"tranche-dashboard-viewer", `only namespace "team-vision" is shown`, "ada on "+markup)
