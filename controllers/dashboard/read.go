@@ -33,6 +33,7 @@ type reader struct {
 	store     *server.Store
 	engine    *engine.Throttle
 	explained *utilcache.LRUExpireCache
+	searcher  *searcher
 }
 
 func newExplanations() *utilcache.LRUExpireCache {
@@ -63,10 +64,7 @@ func (r *reader) jobSet(ctx context.Context, key types.NamespacedName) (*model.J
 	if err := r.explain(ctx, objects, waiting); err != nil {
 		objects.Gap = "Holders of the missing quota are not shown: " + err.Error()
 	}
-	if len(waiting) > 0 {
-		// The search needs a copy of the cluster, which the manager does not make for a page.
-		objects.WithoutSets = fmt.Sprintf("tranche explain -n %s %s finds it", key.Namespace, key.Name)
-	}
+	r.searcher.add(objects, waiting)
 	return objects, nil
 }
 
