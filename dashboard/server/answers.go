@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -124,6 +125,9 @@ func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 
 func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, error) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if len(slices.Concat(content.IsPathSegmentName(key.Namespace), content.IsPathSegmentName(key.Name))) > 0 {
+		return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name) // clients send no requests for such names
+	}
 	if session != nil {
 		// A JobSet that may not be seen and one that does not exist look the same.
 		isAllowed := false

@@ -137,6 +137,9 @@ func TestAnswers(t *testing.T) {
 		"/api/v1/queues/q":                                 {http.StatusOK, `"states":{"Pending":1}`},
 		"/api/v1/queues/none":                              {http.StatusNotFound, `clusterqueues.kueue.x-k8s.io \"none\" not found`},
 		"/api/v1/queues/none/workloads":                    {http.StatusNotFound, "not found"},
+		"/api/v1/queues/q%2Fworkloads":                     {http.StatusNotFound, `\"q/workloads\" not found`},
+		"/api/v1/queues/%3Cscript%3E":                      {http.StatusNotFound, `\"\u003cscript\u003e\" not found`},
+		"/api/v1/jobsets/te%2Fam/js":                       {http.StatusNotFound, "not found"},
 		"/api/v1/queues/q/workloads":                       {http.StatusOK, `"name":"w-00000"`},
 		"/api/v1/queues/q/workloads?list=wrong":            {http.StatusBadRequest, "list is"},
 		"/api/v1/queues/q/workloads?state=wrong":           {http.StatusBadRequest, "state is"},
@@ -162,6 +165,9 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(path[:min(len(path), 80)], func(t *testing.T) {
 			status, body, header := get(t, url+path)
+			if contentType := header.Get("Content-Type"); strings.HasPrefix(path, "/api/") && contentType != "application/json; charset=utf-8" {
+				t.Errorf("Content-Type is %q", contentType)
+			}
 			if status >= http.StatusBadRequest && len(body) > 1000 {
 				t.Errorf("an error has %d bytes", len(body))
 			}
