@@ -65,7 +65,7 @@ func changesOf(set *explain.Set) model.ChangeSet {
 		what := fmt.Sprintf("raise %s of %s of flavor %s in", r.Limit, r.Resource, r.Flavor)
 		amounts := fmt.Sprintf("from %s to %s", r.From.String(), r.To.String())
 		changes.Changes = append(changes.Changes, model.Change{
-			Text: fmt.Sprintf("%s %s %s %s", what, r.Kind, r.Name, amounts), Bare: fmt.Sprintf("%s a %s that you may not read, %s", what, r.Kind, amounts),
+			Text: fmt.Sprintf("%s %s %s, %s", what, r.Kind, r.Name, amounts), Bare: fmt.Sprintf("%s a %s that you may not read, %s", what, r.Kind, amounts),
 			Node: visibilityapi.Constraint{Kind: r.Kind, Name: r.Name},
 		})
 	}

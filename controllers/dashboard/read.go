@@ -40,7 +40,7 @@ func newExplanations() *utilcache.LRUExpireCache {
 	return utilcache.NewLRUExpireCache(maxExplanations)
 }
 
-// jobSet returns a JobSet, its quota Workloads, and why they wait.
+// jobSet returns a JobSet, its quota Workloads, why they wait, and what would let them in if that is known.
 func (r *reader) jobSet(ctx context.Context, key types.NamespacedName) (*model.JobSetObjects, error) {
 	objects := &model.JobSetObjects{JobSet: &jobsetapi.JobSet{}, Explanations: map[string]*visibilityapi.Explanation{}}
 	if err := r.cache.Get(ctx, key, objects.JobSet); err != nil {
