@@ -298,23 +298,20 @@ func TestLetInOfAViewer(t *testing.T) {
 		{Changes: []dashboard.Change{raise}},
 	}}
 	objects := &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{w}, LetIn: map[string]*dashboard.LetIn{w.Name: x}}
-	isMine := func(name string) bool { return name == "mine" }
+	isMine, none := func(name string) bool { return name == "mine" }, func(string) bool { return false }
+	const ahead, hidden = "an object of another namespace is ahead", "a quota Workload of another namespace ends"
 	for name, tc := range map[string]struct {
 		viewer dashboard.Viewer
 		why    string
 		sets   []string
 	}{
-		"all": {dashboard.Viewer{}, x.Why, x.Sets},
-		"one namespace": {dashboard.Viewer{Namespace: isMine}, "an object of another namespace is ahead", []string{
-			"JobSet mine/a ends in q; and raise quota of c (the engine then evicts 2 quota Workloads)", "a quota Workload of another namespace ends", "raise quota of c",
+		"all": {viewer: dashboard.Viewer{}, why: x.Why, sets: x.Sets},
+		"one namespace": {viewer: dashboard.Viewer{Namespace: isMine}, why: ahead, sets: []string{
+			"JobSet mine/a ends in q; and raise quota of c (the engine then evicts 2 quota Workloads)", hidden, "raise quota of c",
 		}},
-		"one namespace and no ClusterQueue": {
-			dashboard.Viewer{Namespace: isMine, ClusterQueue: func(string) bool { return false }}, "an object of another namespace is ahead",
-			[]string{
-				"JobSet mine/a ends; and raise quota of a Cohort (the engine then evicts 2 quota Workloads)", "a quota Workload of another namespace ends",
-				"raise quota of a Cohort",
-			},
-		},
+		"one namespace and no ClusterQueue": {viewer: dashboard.Viewer{Namespace: isMine, ClusterQueue: none}, why: ahead, sets: []string{
+			"JobSet mine/a ends; and raise quota of a Cohort (the engine then evicts 2 quota Workloads)", hidden, "raise quota of a Cohort",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := m.JobSet(tc.viewer, objects, start).Stages[0].LetIn
