@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -15,9 +16,10 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// A search finds what the verb prints, about the quota Workloads that are pending.
+// A search finds what the verb prints, about the quota Workloads that are pending, and changes no object: those of the manager belong to its cache.
 func TestSearch(t *testing.T) {
 	s, waits := snapshotOf(t), admission.StageKey{Namespace: "ml", Name: "waits"}
+	before := textOf(t, s)
 	found, err := explain.Search(t.Context(), s, &simulator.Durations{}, []admission.StageKey{waits, {Namespace: "ml", Name: "runs"}}, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +34,19 @@ func TestSearch(t *testing.T) {
 	if diff := cmp.Diff(want, found[waits].Texts()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
+	if diff := cmp.Diff(before, textOf(t, s)); diff != "" {
+		t.Errorf("objects have changed: -before +after\n%s", diff)
+	}
+}
+
+// textOf returns the objects that a simulation changes, as text.
+func textOf(t *testing.T, s *snapshot.Snapshot) string {
+	t.Helper()
+	text, err := json.MarshalIndent([]any{s.Workloads, s.JobSets, s.Jobs, s.Pods, s.ClusterQueues, s.Cohorts}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // A search in queues beyond the limit is not made, and one whose time has expired ends.
