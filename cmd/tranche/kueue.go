@@ -18,7 +18,7 @@ import (
 )
 
 // kueueInterval is how often a running manager looks for Kueue's manager.
-const kueueInterval = 30 * time.Second
+const kueueInterval = 10 * time.Second
 
 // oldestKueue is the oldest minor version of Kueue beside which the manager starts.
 const oldestKueue = 19
