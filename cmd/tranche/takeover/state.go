@@ -30,7 +30,7 @@ type state struct {
 	obstacles, missing []string
 	// locks has the ClusterQueues that the lock names, with their state.
 	locks map[string]string
-	// unsupported are the Workloads of the ClusterQueues that Tranche does not admit.
+	// unsupported are the Workloads of the ClusterQueues that Tranche does not admit. They are read for a takeover only.
 	unsupported []Unsupported
 	// isBeside is true if Tranche is installed beside Kueue, and kueueVersion is that of its manager, if it is known.
 	isBeside     bool
@@ -79,9 +79,6 @@ func read(ctx context.Context, c client.Client, names []string) (*state, error) 
 		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 	}
 	s.judge(engine)
-	if err := s.readUnsupported(ctx); err != nil {
-		return nil, err
-	}
 	return s, s.readManagers(ctx)
 }
 
