@@ -81,7 +81,7 @@ func (w *besideWatch) report(problem events.Event, now time.Time) {
 	}
 	log := ctrl.Log.WithName("kueue")
 	if problem.Reason == "" {
-		log.Info("Kueue's manager is installed again, with a tested version", "was", w.problem.Reason)
+		log.Info("No problem with Kueue's manager any longer", "reason", w.problem.Reason)
 	} else {
 		log.Info("Problem with Kueue's manager", "reason", problem.Reason, "message", problem.Message)
 		problem.Emit(w.recorder, guardsConfigMap())
