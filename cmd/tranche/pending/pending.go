@@ -106,6 +106,9 @@ func (f *flags) answerOffline(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if lacks := snapshotfile.LacksFoundation(s); lacks != "" {
+		return exitcode.AsBadInput(fmt.Errorf("%s: positions and expected starts are not known; tranche explain shows the states of stages", lacks))
+	}
 	if err := f.filter().Validate(s); err != nil {
 		return exitcode.AsBadInput(err)
 	}

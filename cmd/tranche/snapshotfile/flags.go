@@ -1,6 +1,7 @@
 package snapshotfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -42,5 +43,5 @@ func (f *Flags) Read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, erro
 			return nil, fmt.Errorf("print the skipped objects: %w", err)
 		}
 	}
-	return s, PrintGaps(warnings, s.Gaps)
+	return s, errors.Join(printNamespaces(warnings, s), PrintGaps(warnings, s.Gaps))
 }
