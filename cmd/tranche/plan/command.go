@@ -2,6 +2,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ const (
 
 // exitCodes is the part of the help about exit codes.
 const exitCodes = "\n\nExit code: 0 if nothing follows; 2 if something follows; 3 if a JobSet or another owner of a quota Workload is evicted, can never fit or can\n" +
-	"no longer finish; 1 on bad input, and if there is no answer."
+	"no longer finish; 1 on bad input, if there is no answer, and if the answer is not certain because objects could not be read."
 
 // limits is the part of the help about what the answer depends on.
 const limits = "The answer compares two simulations from the same snapshot, with and without the change, in which each stage ends when its maximum execution\n" +
@@ -104,41 +105,53 @@ func (f *flags) add(cmd *cobra.Command) {
 
 // answer prints what follows from a change.
 func (f *flags) answer(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) error {
-	p, err := f.plan(cmd, change)
+	p, lacks, err := f.plan(cmd, change)
 	if err != nil {
 		return &exitcode.Error{Code: exitcode.Failure, Err: err}
 	}
-	switch p.Severity() {
-	case plan.Harms:
+	switch severity := p.Severity(); {
+	case severity == plan.Harms:
 		return &exitcode.Error{Code: exitHarms, Err: errors.New("the change does harm: " + summary(p))}
-	case plan.Follows:
+	case lacks != "" && !p.IsEmpty():
+		return &exitcode.Error{Code: exitcode.Failure, Err: fmt.Errorf("the plan is not certain: %s; of what it has follows: %s", lacks, summary(p))}
+	case severity == plan.Follows:
 		return &exitcode.Error{Code: exitFollows, Err: errors.New("the change has consequences: " + summary(p))}
-	case plan.Nothing:
 	}
 	return nil
 }
 
-// plan makes and prints the plan of a change.
-func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) (*plan.Plan, error) {
+// plan makes and prints the plan of a change. lacks says what the snapshot lacks that may change what follows.
+func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) (p *plan.Plan, lacks string, err error) {
 	if f.until <= 0 {
-		return nil, fmt.Errorf("--until is %s, must be positive", f.until)
+		return nil, "", fmt.Errorf("--until is %s, must be positive", f.until)
 	}
 	s, err := f.read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if lacks := snapshotfile.LacksFoundation(s); lacks != "" {
+		return nil, "", fmt.Errorf("%s: what follows from a change is not known", lacks)
 	}
 	c, err := change(s)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	p, err := plan.New(c, &simulator.Durations{PastRuns: c.PastRuns()}, f.until)
-	if err != nil {
-		return nil, err
+	if p, err = plan.New(c, &simulator.Durations{PastRuns: c.PastRuns()}, f.until); err != nil {
+		return nil, "", err
 	}
 	if err := f.write(cmd.OutOrStdout(), p); err != nil {
-		return nil, fmt.Errorf("print the plan: %w", err)
+		return nil, "", fmt.Errorf("print the plan: %w", err)
 	}
-	return p, nil
+	return p, f.lacks(s), nil
+}
+
+// lacks says what a snapshot lacks that may change what follows, or returns "".
+func (f *flags) lacks(s *snapshot.Snapshot) string {
+	lacks := snapshotfile.LacksForPlan(s)
+	if f.withPods {
+		lacks = cmp.Or(lacks, snapshotfile.LacksForNodeLoss(s))
+	}
+	return lacks
 }
 
 // read returns the snapshot to start from, and prints what is missing from it.
