@@ -98,7 +98,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	f.snapshot.Add(cmd)
 	cmd.Flags().StringVar(&f.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
 	cmd.Flags().DurationVar(&f.until, "until", 24*time.Hour, "how long after the snapshot the simulations end")
-	f.format.Add(cmd, output.Markdown, output.JSON, output.YAML)
+	f.format.Add(cmd, output.Wide, output.Markdown, output.JSON, output.YAML)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 	exitcode.SetUsage(cmd, exitcode.Failure)
 }
@@ -235,7 +235,7 @@ func (f *flags) write(out io.Writer, p *plan.Plan) error {
 		return writeMarkdown(out, p)
 	case output.Text, output.Wide, output.SARIF, output.GitHub:
 	}
-	return writeText(out, p)
+	return writeText(out, p, f.format)
 }
 
 // summary counts the consequences of each kind.

@@ -72,6 +72,16 @@ func TestRecordedPlans(t *testing.T) {
 	}
 }
 
+// TestWide prints all names, the quota Workloads and the times.
+func TestWide(t *testing.T) {
+	args := []string{"quota", "ml/default/gpu=3", "--snapshot", filepath.Join(recorded, "quota-cut", "snapshot"), "-o", "wide"}
+	out, _, err := run(t, plan.NewWhatIfCommand("test"), args...)
+	if exitcode.Of(err) != 3 {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/wide.txt", out)
+}
+
 // TestWhatIfAnswers compares the answers to what-if questions with their goldens.
 func TestWhatIfAnswers(t *testing.T) {
 	world := filepath.Join(recorded, "quota-raised", "snapshot")
