@@ -305,6 +305,9 @@ func TestBadManifests(t *testing.T) {
 		"a field of another type": {
 			strings.ReplaceAll(queue, "name: a}", "name: a}, spec: {cohortName: {}}"), "objects:1: decode ClusterQueue: ",
 		},
+		"a description": {
+			"apiVersion: " + snapshot.APIVersion + "\nkind: Snapshot\n", "objects:1: the file describes a snapshot, and has no objects: name its directory with --snapshot",
+		},
 		"no YAML":  {"a: b: c", "objects:1: "},
 		"cut JSON": {`{"kind": "List", "items": [`, "objects:1: the document is no JSON: unexpected EOF"},
 	}

@@ -62,6 +62,9 @@ func NewCommand(version string) *cobra.Command {
 				return err
 			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
+				if s.IsAnonymized {
+					return nil, errors.New("the names in the snapshot are pseudonyms, which manifests do not have: take one without --anonymize")
+				}
 				manifests, err := readManifests(files, cmd.InOrStdin())
 				if err != nil {
 					return nil, err

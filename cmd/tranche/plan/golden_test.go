@@ -199,7 +199,14 @@ func TestHalfSnapshot(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	dir := filepath.Join(recorded, "quota-raised")
 	world, queues := filepath.Join(dir, "snapshot"), filepath.Join(dir, "queues.yaml")
-	half, old := t.TempDir(), t.TempDir()
+	half, old, anonymized := t.TempDir(), t.TempDir(), t.TempDir()
+	taken, err := snapshot.ReadDir(os.DirFS(world))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.Write(func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(anonymized, name)) }, snapshot.NewAnonymizer()); err != nil {
+		t.Fatal(err)
+	}
 	copyFile(t, filepath.Join(world, "workloads.kueue.x-k8s.io.jsonl"), half)
 	metadata := copyFile(t, filepath.Join(world, "snapshot.json"), old)
 	content, err := os.ReadFile(metadata)
@@ -215,6 +222,7 @@ func TestBadInput(t *testing.T) {
 		"read the manifests: stat nowhere":     {"-f", "nowhere", "--snapshot", world},
 		"snapshot.json is missing, so that neither the version nor the time of the snapshot is known": {"-f", queues, "--snapshot", half},
 		`the format is "Snapshot" of "snapshot.tranche.dev/v0"`:                                       {"-f", queues, "--snapshot", old},
+		"the names in the snapshot are pseudonyms":                                                    {"-f", queues, "--snapshot", anonymized},
 		"nowhere.kubeconfig":                          {"-f", queues, "--kubeconfig", "nowhere.kubeconfig"},
 		"--config-map is \"x\": write NAMESPACE/NAME": {"-f", queues, "--config-map", "x"},
 		"standard input can be read only once":        {"-f", "-", "--snapshot", "-"},

@@ -57,8 +57,12 @@ func TestRead(t *testing.T) {
 		"some namespaces": {
 			path: some, warnings: "only the namespaces a were read: answers are those for a cluster in which nothing of other namespaces waits or holds quota\n",
 		},
-		"an archive":       {path: filepath.Join(dir, "taken.tar.gz"), warnings: missing},
-		"a manifest":       {path: filepath.Join(dir, "objects.yaml"), warnings: "skipped: Secret s (" + filepath.Join(dir, "objects.yaml") + ")\n"},
+		"an archive": {path: filepath.Join(dir, "taken.tar.gz"), warnings: missing},
+		"a manifest": {path: filepath.Join(dir, "objects.yaml"), warnings: "skipped: Secret s (" + filepath.Join(dir, "objects.yaml") + ")\n"},
+		"no ClusterQueue": {
+			path: "-", in: manifest + "---\n{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {name: w, namespace: a}}\n",
+			warnings: "skipped: Secret s (standard input)\nthe manifests have no ClusterQueue: answers are those for a cluster without one, in which nothing is admitted\n",
+		},
 		"standard input":   {path: "-", in: manifest, warnings: "skipped: Secret s (standard input)\n"},
 		"no file":          {path: filepath.Join(dir, "nowhere"), want: "nowhere: no such file"},
 		"half an archive":  {path: filepath.Join(dir, "half.tar.gz"), want: "the archive is truncated or damaged; copy it again"},
