@@ -68,7 +68,7 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
 			refusal.Message += wording.MinimumRuntime(l.RetryAt)
 			if l.Stage.CoAdmissionGroup() == nil {
-				AddReservation(ck, l, refusal)
+				addReservation(ck, l, refusal)
 			}
 			return refusal
 		}

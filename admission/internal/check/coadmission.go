@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/packing"
@@ -44,20 +45,16 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if ck.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
-	ignoringDue(ck, g, func() { checkMembers(ck, g) })
-	for i, l := range g.Candidates {
-		if g.Refusals[i] != nil {
-			AddReservation(ck, l, g.Refusals[i])
-		}
-	}
+	ignoringDue(ck, g.Candidates, func() { checkMembers(ck, g) })
+	AddReservations(ck, g.Candidates, g.Refusals)
 	return g
 }
 
 // ignoringDue calls f as if the reservations of due stages were released.
-func ignoringDue(ck *Checker, g *GroupCandidate, f func()) {
+func ignoringDue(ck *Checker, candidates []*Candidate, f func()) {
 	var reservers []*model.Stage
-	for _, l := range g.Candidates {
-		for _, s := range l.yielding {
+	for _, l := range candidates {
+		for _, s := range backfill.Reservers(l.Queue, l.Stage) {
 			if !slices.Contains(reservers, s) {
 				reservers = append(reservers, s)
 			}

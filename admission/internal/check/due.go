@@ -154,9 +154,21 @@ func expectation(ck *Checker, due *model.Due) string {
 	return "which has been due since " + due.At.UTC().Format(time.RFC3339)
 }
 
-// AddReservation adds to the refusal of a due stage, or of a member of a due co-admission group, what is reserved for it. It contains no time that changes
-// while the stage only waits.
-func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
+// AddReservations adds to the refusals of due stages, or of the members of a due co-admission group, what is reserved for them. There may be no refusal of a
+// candidate.
+func AddReservations(ck *Checker, candidates []*Candidate, refusals []*decision.Refusal) {
+	ignoringDue(ck, candidates, func() {
+		for i, l := range candidates {
+			if refusals[i] != nil {
+				addReservation(ck, l, refusals[i])
+			}
+		}
+	})
+}
+
+// addReservation does so for one of them. It contains no time that changes while the stage only waits. It must be called as if the reservations of all due
+// stages were released: otherwise they would not seem to start, also to the candidates that are checked next.
+func addReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
 	due := l.Queue.Due
 	if due == nil || !backfill.IsFor(due, l.Stage) || !l.awaitsQuota {
 		return

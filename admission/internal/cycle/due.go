@@ -23,7 +23,7 @@ func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) {
 	case at.After(cy.m.Now):
 		l.Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
-		check.AddReservation(cy.check, l, refusal)
+		check.AddReservations(cy.check, []*check.Candidate{l}, []*decision.Refusal{refusal})
 	}
 }
 
@@ -47,9 +47,7 @@ func noteGroupDue(cy *Cycle, g *check.GroupCandidate) {
 	case at.After(cy.m.Now):
 		g.Candidates[0].Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, check.Dues(cy.check, g)...):
-		for i, l := range g.Candidates {
-			check.AddReservation(cy.check, l, g.Refusals[i])
-		}
+		check.AddReservations(cy.check, g.Candidates, g.Refusals)
 	}
 }
 
