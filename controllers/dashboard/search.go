@@ -117,8 +117,10 @@ func (s *searcher) Start(ctx context.Context) error {
 		case q := <-s.asked:
 			took := s.answer(ctx, q)
 			s.changed()
-			if !pause(ctx, searchPause*took) {
+			select {
+			case <-ctx.Done():
 				return nil
+			case <-time.After(searchPause * took):
 			}
 			if s.missed() {
 				s.changed()
@@ -140,18 +142,6 @@ func (s *searcher) missed() bool {
 	was := s.isMissed
 	s.isMissed = false
 	return was
-}
-
-// pause reports whether the context is not done when some time has passed.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // answer searches, keeps what was found, and returns how long that took.
