@@ -1,7 +1,6 @@
 package takeover
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,8 +8,11 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -39,43 +41,53 @@ func (s *state) readUnsupported(ctx context.Context) error {
 	if err := s.client.List(ctx, &localQueues); err != nil {
 		return unreadable("LocalQueues", err)
 	}
-	var workloads kueue.WorkloadList
-	if err := s.client.List(ctx, &workloads); err != nil {
+	targets := targetsOf(localQueues.Items)
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		var page kueue.WorkloadList
+		err := s.client.List(ctx, &page, client.Limit(options.Limit), client.Continue(options.Continue))
+		return &page, err
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		w, isWorkload := object.(*kueue.Workload)
+		if !isWorkload {
+			return fmt.Errorf("%T is no Workload", object)
+		}
+		if found, isUnsupported := unsupportedOf(s.names, targets, w); isUnsupported {
+			s.unsupported = append(s.unsupported, found)
+		}
+		return nil
+	})
+	if err != nil {
 		return unreadable("Workloads", err)
 	}
-	s.unsupported = unsupportedOf(s.names, localQueues.Items, workloads.Items)
 	return nil
 }
 
-// unsupportedOf returns the Workloads in ClusterQueues that Tranche does not admit, in the order of their names. Those that have finished, or were
-// deactivated, ask for nothing.
-func unsupportedOf(clusterQueues []string, localQueues []kueue.LocalQueue, workloads []kueue.Workload) []Unsupported {
+// targetsOf returns the ClusterQueues of LocalQueues.
+func targetsOf(localQueues []kueue.LocalQueue) map[types.NamespacedName]string {
 	targets := map[types.NamespacedName]string{}
 	for i := range localQueues {
 		lq := &localQueues[i]
 		targets[types.NamespacedName{Namespace: lq.Namespace, Name: lq.Name}] = string(lq.Spec.ClusterQueue)
 	}
-	var found []Unsupported
-	for i := range workloads {
-		w := &workloads[i]
-		queue := targets[types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}]
-		if w.Status.Admission != nil {
-			queue = string(w.Status.Admission.ClusterQueue)
-		}
-		isDone := apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) || !ptr.Deref(w.Spec.Active, true) && w.Status.Admission == nil
-		if isDone || !slices.Contains(clusterQueues, queue) {
-			continue
-		}
-		if problem := admission.Unsupported(w); problem != "" {
-			found = append(found, Unsupported{
-				Namespace: w.Namespace, Name: w.Name, Owner: ownerOf(w), ClusterQueue: queue, HoldsQuota: w.Status.Admission != nil, Problem: problem,
-			})
-		}
+	return targets
+}
+
+// unsupportedOf returns a Workload of one of some ClusterQueues that Tranche does not admit. It is not ok for another one, nor if the Workload has finished or
+// was deactivated: then it asks for nothing. targets has the ClusterQueues of LocalQueues.
+func unsupportedOf(clusterQueues []string, targets map[types.NamespacedName]string, w *kueue.Workload) (u Unsupported, ok bool) {
+	queue := targets[types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}]
+	if w.Status.Admission != nil {
+		queue = string(w.Status.Admission.ClusterQueue)
 	}
-	slices.SortFunc(found, func(a, b Unsupported) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return found
+	isDone := apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) || !ptr.Deref(w.Spec.Active, true) && w.Status.Admission == nil
+	problem := admission.Unsupported(w)
+	if isDone || problem == "" || !slices.Contains(clusterQueues, queue) {
+		return u, false
+	}
+	return Unsupported{
+		Namespace: w.Namespace, Name: w.Name, Owner: ownerOf(w), ClusterQueue: queue, HoldsQuota: w.Status.Admission != nil, Problem: problem,
+	}, true
 }
 
 // ownerOf returns the kind and the name of the controller of a Workload, or nothing.
