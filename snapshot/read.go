@@ -12,6 +12,9 @@ import (
 	"path"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
@@ -165,7 +168,7 @@ func (r *reading) visit(file string, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if r.snapshot.Configuration, err = configapi.Decode(text); err != nil {
+		if r.snapshot.Configuration, err = decodeConfiguration(text); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		r.objects[file] = 1
@@ -179,6 +182,23 @@ func (r *reading) visit(file string, content io.Reader) error {
 		}
 	}
 	return fmt.Errorf("%s is no file of a snapshot: remove it, or use the version of Tranche that took the snapshot", file)
+}
+
+// decodeConfiguration reads the configuration in a snapshot. It has all settings that decide, so that one which is missing was not known to the version of
+// Tranche that took the snapshot: without reservation.after, no quota was reserved for stages that had waited for long.
+func decodeConfiguration(text []byte) (*configapi.Configuration, error) {
+	config, err := configapi.Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	var recorded configapi.Configuration
+	if err := yaml.Unmarshal(text, &recorded); err != nil {
+		return nil, err
+	}
+	if recorded.Reservation.After == "" {
+		config.Reservation.After = apis.Never
+	}
+	return config, nil
 }
 
 // compare checks that the files are those that the metadata lists.
