@@ -96,6 +96,9 @@ func (s *state) differences() []string {
 		"fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's",
 		"why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive",
 	}
+	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.QueueingStrategy != kueue.StrictFIFO }) {
+		lines = append(lines, "quota is reserved for a Workload that has waited for reservation.after of Tranche's configuration (10m): smaller ones no longer overtake it without end")
+	}
 	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.Preemption != nil }) {
 		lines = append(lines, "the quota of a preemptor is reserved until its victims have terminated, and the same Workload is not preempted without end")
 	}

@@ -70,6 +70,7 @@ func TestDifferences(t *testing.T) {
 		"- fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's",
 		"- why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive",
 	}
+	reservation := "- quota is reserved for a Workload that has waited for reservation.after of Tranche's configuration (10m): smaller ones no longer overtake it without end"
 	preemption := "- the quota of a preemptor is reserved until its victims have terminated, and the same Workload is not preempted without end"
 	strict := "- the head of a StrictFIFO queue blocks no other if it can never fit, and does not keep quota that it would have to borrow"
 	checks := "- AdmissionChecks for stage safety are Ready with the admission: stages are admitted only if that is safe"
@@ -80,10 +81,10 @@ func TestDifferences(t *testing.T) {
 		changes []func(*kueue.ClusterQueue)
 		want    []string
 	}{
-		"plain":      {nil, nil},
-		"preemption": {[]func(*kueue.ClusterQueue){preempts}, []string{preemption}},
+		"plain":      {nil, []string{reservation}},
+		"preemption": {[]func(*kueue.ClusterQueue){preempts}, []string{reservation, preemption}},
 		"strict":     {[]func(*kueue.ClusterQueue){isStrict}, []string{strict}},
-		"checks":     {[]func(*kueue.ClusterQueue){isChecked}, []string{checks}},
+		"checks":     {[]func(*kueue.ClusterQueue){isChecked}, []string{reservation, checks}},
 		"all":        {[]func(*kueue.ClusterQueue){preempts, isStrict, isChecked}, []string{preemption, strict, checks}},
 	} {
 		out, err := textOf(t, planTakeover, stateOf(func(s *state) {
