@@ -84,6 +84,7 @@ func Delayed(ck *Checker, l *Candidate) *model.Due {
 		return nil
 	}
 	e := backfill.Entrant{Stage: l.Stage, Queue: l.Queue, Peaks: peaksOf(ck, l, l.Choice), Victims: l.Victims, Yielding: l.yielding}
+	e.IsCharged = len(l.Victims)+len(l.yielding)+len(l.Reservers) == 0
 	holdsOn := l.HasPlan() && !l.Stage.IsGrowth && len(l.Admitted(ck.m.Progress(l.JobSet, l.Queue), l.Choice).Ahead()) > 0
 	if l.Stage.TimeLimit > 0 && !holdsOn && !l.Preempts() && len(l.Queue.Checks) == 0 {
 		e.End = ck.m.Now.Add(l.Stage.TimeLimit)
@@ -97,10 +98,16 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 	if due == nil {
 		return nil
 	}
+	waitUntilOver(l, due)
 	if !l.Preempts() {
 		first := l.Choice
 		for choice := range ck.fitting(l) {
-			if l.choose(choice); !slices.Equal(choice, first) && Delayed(ck, l) == nil && ck.Unsafe(l, choice) == nil {
+			if l.choose(choice); slices.Equal(choice, first) {
+				continue
+			}
+			if other := Delayed(ck, l); other != nil {
+				waitUntilOver(l, other)
+			} else if ck.Unsafe(l, choice) == nil {
 				return nil
 			}
 		}
@@ -110,10 +117,14 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 	return delaying(ck, l, due)
 }
 
-// waitForDue makes a stage that would delay a due stage wait until another one is due, or quota is released that it could use.
+// waitUntilOver makes a stage that would delay a due stage wait until that is due no longer, or may be delayed.
+func waitUntilOver(l *Candidate, due *model.Due) {
+	l.wait(due.Stage.QueuedIn.DueTopic, 0)
+}
+
+// waitForDue makes a stage that would delay a due stage wait until quota is released that it could use, too.
 func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
-	l.wait(model.AnyDue, 0)
 	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 		if onlyBeside && waitsBeside(ck, l, choice) {

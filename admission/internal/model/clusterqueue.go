@@ -61,8 +61,11 @@ type ClusterQueue struct {
 	Holders *preempt.Queue
 	// Preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
 	Preemptors map[*Stage]struct{}
-	// Due is the stage for which quota is reserved because it has waited for long, or nil.
-	Due *Due
+	// Due is the stage for which quota is reserved because it has waited for long, or nil. DueTopic is the topic of stages that would delay it.
+	Due      *Due
+	DueTopic quota.ID
+	// Outstanding is the sum of the outstanding claims of its JobSets.
+	Outstanding quota.Sum
 	// AdvanceReserved is the sum of the peak reservations. It is charged to the node, too.
 	AdvanceReserved quota.Sum
 	// PeakReservers are the JobSets with a peak reservation here.
@@ -87,6 +90,7 @@ func (m *Model) ClusterQueue(name string) *ClusterQueue {
 		q = &ClusterQueue{
 			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](),
 			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: unordered.New(placeAmongCharged), Preemptors: map[*Stage]struct{}{}, PeakReservers: map[*JobSet]struct{}{},
+			DueTopic: m.NewTopic(),
 		}
 		q.Holders = m.Finder.Queue(q.Node)
 		m.ClusterQueues[name] = q

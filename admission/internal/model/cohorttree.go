@@ -29,6 +29,10 @@ type CohortTree struct {
 	IsNew bool
 	// DueQueues are the ClusterQueues with a due stage, ordered by name.
 	DueQueues []*ClusterQueue
+	// ReservingQueues are those of DueQueues for which MayReserve is true, in the same order.
+	ReservingQueues []*ClusterQueue
+	// Endings is kept by package backfill.
+	Endings Endings
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
 	// Nominated has the queues with a nominee in the current cycle.
@@ -48,6 +52,7 @@ func (m *Model) RebuildTrees() {
 	if !m.Schedule.IsStale {
 		return
 	}
+	former := m.endAllDue()
 	m.Schedule.IsStale = false
 	m.Schedule.Revision++
 	m.adoptParents()
@@ -71,9 +76,6 @@ func (m *Model) RebuildTrees() {
 	}
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
-		if !q.Decides() {
-			m.EndDue(q)
-		}
 		for s := range q.Preemptors {
 			if !q.Decides() {
 				m.CancelReservation(s)
@@ -82,6 +84,9 @@ func (m *Model) RebuildTrees() {
 		q.IsScheduled = false
 		q.PendingQueue.WakeAll()
 		m.Schedule.ScheduleCycle(q)
+	}
+	for _, s := range former {
+		m.Enqueue(s)
 	}
 	forgetRefusals(m.Stages)
 	m.Bank.Invalidate()
@@ -93,13 +98,23 @@ func (m *Model) RebuildTrees() {
 	}
 }
 
+// endAllDue forgets which stages are due, and returns those: one that comes before them may be, which could never be admitted before. So it is as after a
+// restart.
+func (m *Model) endAllDue() []*Stage {
+	var former []*Stage
+	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
+		if q := m.ClusterQueues[name]; q.Due != nil {
+			former = append(former, q.Due.Stage)
+			q.Due = nil
+		}
+	}
+	return former
+}
+
 // add adds a ClusterQueue with its reservations.
 func (g *CohortTree) add(q *ClusterQueue) {
 	q.CohortTree = g
 	g.Queues = append(g.Queues, q)
-	if q.Due != nil {
-		g.DueQueues = append(g.DueQueues, q)
-	}
 	if len(q.Preemptors) > 0 {
 		g.PreemptorQueues[q] = struct{}{}
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -18,12 +19,24 @@ type Due struct {
 	Place queue.Position
 	// Queues are the ClusterQueues that reserve quota for it: its own, or all of its co-admission group.
 	Queues []*ClusterQueue
-	// Need is what has to be available for it in its own ClusterQueue. Of that, the ClusterQueue reserves nominal quota, and the whole cohort tree the rest
-	// if IsFirst is true: it comes before the due stages of all other ClusterQueues of the tree.
-	Need    quota.Usage
-	IsFirst bool
+	// Need is what has to be available for it in its own ClusterQueue. Of that, backfill.Reservation is reserved: it is charged to no node.
+	Need quota.Usage
+	// awaitsLent and reserves are the results of AwaitsLentQuota and MayReserve when the charges of its ClusterQueue last changed.
+	awaitsLent, reserves bool
 	// Start is when it is expected to start, or zero if that is unknown, as of a scheduling cycle and a ChargeEpoch.
 	Start              time.Time
+	Cycle, ChargeEpoch uint64
+}
+
+// An Ending is a stage that surely has released its quota at some time.
+type Ending struct {
+	Stage  *Stage
+	EndsAt time.Time
+}
+
+// Endings are those of a cohort tree, the first first, as of a scheduling cycle and a ChargeEpoch.
+type Endings struct {
+	All                []Ending
 	Cycle, ChargeEpoch uint64
 }
 
@@ -35,32 +48,91 @@ func (q *ClusterQueue) DueStage() *Stage {
 	return q.Due.Stage
 }
 
-// EndDue makes the next call of Decide determine which stage of a ClusterQueue is due, if a stage is, and wakes the stages of the cohort tree that depend on
-// that. A co-admission group loses the reservations of all its ClusterQueues.
+// NeedOfNominal returns how much the due stage of a ClusterQueue needs of its nominal quota.
+func (d *Due) NeedOfNominal(q *ClusterQueue, id quota.ID) quota.Amount {
+	return min(d.Need.Of(id), q.Node.Quota(id).Nominal)
+}
+
+// Uncharged returns the part of that which is not charged for the stage already, as for a preemptor.
+func (d *Due) Uncharged(q *ClusterQueue, id quota.ID) quota.Amount {
+	need := d.NeedOfNominal(q, id)
+	if d.Stage.PreemptQueue == q {
+		need = max(0, need.Minus(d.Stage.PreemptReserved.Of(id)))
+	}
+	return need
+}
+
+// AwaitsLentQuota reports whether the due stage of a ClusterQueue would be within its nominal quota, so that it waits only for others to return what
+// they have borrowed.
+func (q *ClusterQueue) AwaitsLentQuota() bool {
+	for _, c := range q.Due.Need {
+		if need := q.Due.Uncharged(q, c.ID); need > 0 && q.Node.Used(c.ID).Plus(need) > q.Node.Quota(c.ID).Nominal {
+			return false
+		}
+	}
+	return true
+}
+
+// NoteUse must be called when the due stage of a ClusterQueue, which may be nil, or its charges have changed. It wakes the stages of other ClusterQueues that
+// must not borrow as long as the due stage waits only for lent quota, when that is over.
+func (m *Model) NoteUse(q *ClusterQueue) {
+	if q == nil || q.Due == nil {
+		return
+	}
+	awaitedLent := q.Due.awaitsLent
+	q.Due.awaitsLent = m.Tree.WhatIfEvicted(q.AwaitsLentQuota)
+	if !m.Schedule.IsStale {
+		q.setReserves(m.Tree.WhatIfEvicted(q.MayReserve))
+	}
+	if awaitedLent && !q.Due.awaitsLent {
+		m.Schedule.WakeTopic(q.CohortTree, q.DueTopic)
+	}
+}
+
+// KeepState takes over what a Due derives from the charges from the one that it replaces.
+func (d *Due) KeepState(former *Due) { d.awaitsLent, d.reserves = former.awaitsLent, former.reserves }
+
+// MayReserve reports whether there may be quota to reserve for the due stage of a ClusterQueue: that does not use all nominal quota that the stage needs, or
+// the stage needs more.
+func (q *ClusterQueue) MayReserve() bool {
+	return slices.ContainsFunc(q.Due.Need, func(c quota.Charge) bool {
+		nominal := q.Node.Quota(c.ID).Nominal
+		return c.Amount > nominal || q.Node.Used(c.ID) < nominal
+	})
+}
+
+// setReserves puts a ClusterQueue with a due stage in the list of those that may reserve, or removes it.
+func (q *ClusterQueue) setReserves(reserves bool) {
+	if reserves == q.Due.reserves {
+		return
+	}
+	q.Due.reserves = reserves
+	list := &q.CohortTree.ReservingQueues
+	at, _ := slices.BinarySearchFunc(*list, q, func(a, b *ClusterQueue) int { return strings.Compare(a.Name, b.Name) })
+	if reserves {
+		*list = slices.Insert(*list, at, q)
+	} else {
+		*list = slices.Delete(*list, at, at+1)
+	}
+}
+
+// EndDue makes the next call of Decide determine which stage of a ClusterQueue is due, if a stage is, and wakes the stages of the cohort tree that would have
+// delayed the former one. A co-admission group is no longer due in any of its ClusterQueues.
 func (m *Model) EndDue(q *ClusterQueue) {
 	if q.Due == nil {
 		return
 	}
 	for _, other := range q.Due.Queues {
-		former := other.Due.Stage
+		g := other.CohortTree
+		if g != nil && !m.Schedule.IsStale {
+			other.setReserves(false)
+		}
 		other.Due = nil
-		if g := other.CohortTree; g != nil && !m.Schedule.IsStale {
+		if g != nil && !m.Schedule.IsStale {
 			g.DueQueues = slices.DeleteFunc(g.DueQueues, func(q *ClusterQueue) bool { return q == other })
-			m.Schedule.wakeDue(g, other)
+			m.Schedule.WakeQueue(other)
+			m.Schedule.WakeTopic(g, other.DueTopic)
 		}
-		if former.ReservesNominal {
-			m.CancelReservation(former)
-		}
-	}
-}
-
-// wakeDue wakes a ClusterQueue, and the stages of its cohort tree that depend on which stages are due. If the cohort trees are stale, rebuilding them wakes all
-// stages.
-func (sc *Schedule) wakeDue(g *CohortTree, q *ClusterQueue) {
-	sc.WakeQueue(q)
-	sc.WakeTopic(g, AnyDue)
-	for _, other := range g.DueQueues {
-		sc.WakeQueue(other)
 	}
 }
 

@@ -29,6 +29,7 @@ func (m *Model) RenewEvictionUnits(s *Stage) {
 	if !s.evictionUnit.isOf(s) {
 		m.renew(&s.evictionUnit, s.UID, []*Stage{s}, nil)
 	} else if !wasEvicting {
+		m.NoteUse(s.evictionUnit.Queue)
 		m.wakeIfEvicting(&s.evictionUnit)
 	}
 }
@@ -39,6 +40,8 @@ func (m *Model) renew(t *evictionUnit, uid types.UID, stages []*Stage, j *JobSet
 	q, before, wasEvicting := t.Queue, t.Holder, t.isEvicting()
 	wasInTurn := q != nil && q.Holders.IsInTurn()
 	t.renew(m, uid, stages, j)
+	m.NoteUse(q)
+	m.NoteUse(t.Queue)
 	if wasInTurn {
 		m.Schedule.endFairTurn(q)
 	}

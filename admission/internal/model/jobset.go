@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -49,8 +48,10 @@ type JobSet struct {
 	// Timer is set while a co-start reservation has an end.
 	Timer *timer.Timer[Timed]
 	// Topic is the topic of stages that wait for the claim to become smaller.
-	Topic     quota.ID
-	PeakCheck PeakCheck
+	Topic quota.ID
+	// outstanding is derived from Claim and PeakReserved.
+	outstanding outstanding
+	PeakCheck   PeakCheck
 	// SizeHint is the size hint for the whole plan.
 	SizeHint demand.SizeHint
 	// EvictionUnit is the eviction unit of the JobSet.
@@ -77,9 +78,9 @@ func (m *Model) JobSet(uid types.UID) *JobSet {
 	return j
 }
 
-// NewTopic returns a topic for a JobSet. Topics are reused after very many: then some stages are woken needlessly.
+// NewTopic returns a topic for a JobSet, a co-admission group or a due stage. Topics are reused after very many: then some stages are woken needlessly.
 func (m *Model) NewTopic() quota.ID {
-	const last = math.MinInt32
+	const last = besideDue / 2
 	if m.lastTopic == last {
 		m.lastTopic = FewerAhead
 	}
@@ -208,6 +209,7 @@ func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
 		m.Bank.Add(now)
 	}
 	j.Claim, j.claimed = now, m.Schedule.Revision
+	j.noteOutstanding()
 }
 
 func sameClaim(a, b *safety.Claim) bool {
@@ -236,9 +238,11 @@ func (m *Model) ReleasePeak(j *JobSet) {
 	m.noteReservation(j)
 	q, kept := j.ClaimQueue, j.PeakReserved
 	j.PeakReserved = nil
+	j.noteOutstanding()
 	delete(q.PeakReservers, j)
 	q.AdvanceReserved.Take(kept)
 	top := q.Node.Release(kept)
+	m.NoteUse(q)
 	m.wake(top, kept, q.CohortTree)
 }
 

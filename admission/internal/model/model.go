@@ -60,7 +60,7 @@ type Model struct {
 	UnreservedPeaks map[*JobSet]struct{}
 	// Peaks counts the JobSets with a peak reservation.
 	Peaks int
-	// lastTopic is the topic that was assigned last to a JobSet.
+	// lastTopic is the last result of NewTopic.
 	lastTopic         quota.ID
 	Stages            map[decision.StageKey]*Stage
 	CoAdmissionGroups map[string]*CoAdmissionGroup

@@ -82,6 +82,8 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	j.ClaimQueue.AdvanceReserved.Add(usage)
 	j.ClaimQueue.PeakReservers[j] = struct{}{}
 	j.ClaimQueue.Node.Charge(usage)
+	j.noteOutstanding()
+	m.NoteUse(j.ClaimQueue)
 	m.Peaks++
 	m.noteReservation(j)
 }

@@ -27,12 +27,10 @@ const (
 	AllReady quota.ID = -2
 	// OthersBorrow is the topic of stages that may preempt in other ClusterQueues once these borrow more.
 	OthersBorrow quota.ID = -3
-	// AnyDue is the topic of stages that would delay a due stage.
-	AnyDue quota.ID = -4
-	// besideDue is the first of the topics of BesideDue. No JobSet has a topic so low.
+	// besideDue is the first of the topics of BesideDue. NewTopic returns none so low.
 	besideDue quota.ID = -1 << 30
-	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. The topics of JobSets are below it.
-	FewerAhead quota.ID = -5
+	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. Those of NewTopic are below it.
+	FewerAhead quota.ID = -4
 )
 
 // BesideDue returns the topic of stages that wait until a ClusterQueue has so much of a flavor and resource left beside its due stage.

@@ -64,6 +64,11 @@ func (a *audit) stages() {
 // queues compares the totals of the queues, and what is charged to the quota tree.
 func (a *audit) queues() {
 	for name, q := range a.m.ClusterQueues {
+		if q.Due != nil && q.CohortTree != nil && !a.m.Schedule.IsStale {
+			if want := a.m.Tree.WhatIfEvicted(q.MayReserve); want != slices.Contains(q.CohortTree.ReservingQueues, q) {
+				a.report("I7: whether ClusterQueue %s may reserve quota for its due stage is %t, and is not noted so", name, want)
+			}
+		}
 		if want := a.clusterQueues[q]; !q.QueueTotals.Equals(want) {
 			a.report("I1: the totals of ClusterQueue %s are %+v, and should be %+v", name, q.QueueTotals, want)
 		}
