@@ -37,8 +37,8 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		refusal = ck.FirstRefusal(l)
 		return refusal == nil
 	})
-	if passes && !l.Preempts() {
-		return nil
+	if passes && !l.Preempts() || !ck.mayBorrowNothing(l) {
+		return refusal
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
 	yielding = append(yielding, l.nominalReservers(yielding)...)

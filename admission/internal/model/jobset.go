@@ -139,10 +139,11 @@ func (m *Model) findHome(j *JobSet) *ClusterQueue {
 // UpdateJobSet recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
 func (m *Model) UpdateJobSet(j *JobSet) {
 	before, claim := j.ClaimQueue, j.Claim
-	m.ReleasePeak(j)
+	former := m.takePeak(j)
 	j.ClaimQueue = m.findHome(j)
 	m.replaceClaim(j, m.claimOf(j))
 	m.reservePeak(j)
+	former.wake(m)
 	m.RenewEvictionUnitsOf(j)
 	if before != j.ClaimQueue || !sameClaim(claim, j.Claim) {
 		j.Epoch++
@@ -226,24 +227,6 @@ func shrinks(before, after *safety.Claim) bool {
 	}
 	less := len(before.Held.Without(after.Held)) > 0
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
-}
-
-// ReleasePeak releases the peak reservation, and wakes the stages that wait for that quota.
-func (m *Model) ReleasePeak(j *JobSet) {
-	delete(m.UnreservedPeaks, j)
-	if len(j.PeakReserved) == 0 {
-		return
-	}
-	m.Peaks--
-	m.noteReservation(j)
-	q, kept := j.ClaimQueue, j.PeakReserved
-	j.PeakReserved = nil
-	j.noteOutstanding()
-	delete(q.PeakReservers, j)
-	q.AdvanceReserved.Take(kept)
-	top := q.Node.Release(kept)
-	m.NoteUse(q)
-	m.wake(top, kept, q.CohortTree)
 }
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.
