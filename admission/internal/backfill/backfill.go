@@ -148,7 +148,7 @@ func (e *Entrant) fitsBeside(m *model.Model, q *model.ClusterQueue, loans []loan
 		if q == e.Queue {
 			fits = e.fitsWithin(m, q)
 		} else {
-			fits = !q.AwaitsLentQuota() && e.fitsBesideReserved(m, q, loans)
+			fits = !awaitsLent(q) && e.fitsBesideReserved(m, q, loans)
 		}
 	})
 	return fits
@@ -156,14 +156,14 @@ func (e *Entrant) fitsBeside(m *model.Model, q *model.ClusterQueue, loans []loan
 
 // needsOf reports whether the due stage of a ClusterQueue needs nominal quota of a flavor and resource of a usage.
 func needsOf(q *model.ClusterQueue, u quota.Usage) bool {
-	return slices.ContainsFunc(u, func(c quota.Charge) bool { return q.Due.NeedOfNominal(q, c.ID) > 0 })
+	return slices.ContainsFunc(u, func(c quota.Charge) bool { return nominalNeed(q, c.ID) > 0 })
 }
 
 // fitsWithin reports whether the stage fits within the nominal quota that the due stage of its own ClusterQueue leaves.
 func (e *Entrant) fitsWithin(m *model.Model, q *model.ClusterQueue) bool {
 	return slices.ContainsFunc(e.Peaks, func(peak quota.Usage) bool {
 		return !slices.ContainsFunc(peak, func(c quota.Charge) bool {
-			return c.Amount > 0 && q.Due.NeedOfNominal(q, c.ID) > 0 && e.wouldUse(m, c).Plus(q.Due.Uncharged(q, c.ID)) > q.Node.Quota(c.ID).Nominal
+			return c.Amount > 0 && nominalNeed(q, c.ID) > 0 && e.wouldUse(m, c).Plus(uncharged(q, c.ID)) > q.Node.Quota(c.ID).Nominal
 		})
 	})
 }

@@ -40,10 +40,10 @@ func Set(m *model.Model, dues ...model.Due) bool {
 // update changes what is known of the due stage of a ClusterQueue.
 func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	if !q.Due.Need.Equal(due.Need) || q.Due.Place.Compare(due.Place) != 0 || !q.Due.At.Equal(due.At) {
-		due.KeepState(q.Due)
+		due.AwaitsLent, due.Reserves = q.Due.AwaitsLent, q.Due.Reserves
 		q.Due = due
 		m.ChargeEpoch++
-		m.NoteUse(q)
+		noteUse(m, q)
 		m.Schedule.WakeTopic(q.CohortTree, q.DueTopic)
 	}
 }
@@ -53,7 +53,7 @@ func place(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	g := q.CohortTree
 	q.Due = due
 	m.ChargeEpoch++
-	m.NoteUse(q)
+	noteUse(m, q)
 	at, _ := slices.BinarySearchFunc(g.DueQueues, q, compareQueues)
 	g.DueQueues = slices.Insert(g.DueQueues, at, q)
 	m.Enqueue(due.Stage)

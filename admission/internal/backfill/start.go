@@ -78,7 +78,7 @@ func firstFit(m *model.Model, q *model.ClusterQueue) time.Time {
 		return m.Now
 	}
 	all := endingsOf(m, q.CohortTree)
-	// All before done have ended, and it does not fit yet. The next step is twice as long, so that little is released in vain.
+	// All before done have ended, and it does not fit yet. The next step is twice as long, so that little is released that need not be.
 	for done, step := 0, 1; done < len(all); done, step = done+step, 2*step {
 		next := all[done:min(done+step, len(all))]
 		after := func(n int) bool {

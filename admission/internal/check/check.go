@@ -37,7 +37,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		refusal = ck.FirstRefusal(l)
 		return refusal == nil
 	})
-	if passes && !l.Preempts() || !ck.mayBorrowNothing(l) {
+	if passes && !l.Preempts() || !mayBorrowNothing(ck, l) {
 		return refusal
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)

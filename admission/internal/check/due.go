@@ -141,7 +141,7 @@ func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 func waitsBeside(ck *Checker, l *Candidate, choice flavor.Choice) bool {
 	for _, peak := range peaksOf(ck, l, choice) {
 		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
-			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID, 0)
+			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > backfill.LeftBeside(ck.m, l.Queue, c.ID, 0)
 		})
 		if i < 0 {
 			return false

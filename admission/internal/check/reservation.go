@@ -109,7 +109,7 @@ func (ck *Checker) wouldBorrow(l *Candidate) bool {
 }
 
 // mayBorrowNothing reports whether wouldBorrow may be false for a stage that was checked. It looks only at what its ClusterQueue uses.
-func (ck *Checker) mayBorrowNothing(l *Candidate) bool {
+func mayBorrowNothing(ck *Checker, l *Candidate) bool {
 	if l.Queue.MayPreempt() || len(l.Queue.Preemptors) > 0 || spare(l.PodSets) > 0 || len(l.JobSet.PeakReservedIn(l.Queue)) > 0 {
 		return true
 	}

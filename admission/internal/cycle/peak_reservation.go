@@ -16,7 +16,7 @@ func (cy *Cycle) dropPeaks(l *check.Candidate) {
 		if len(j.PeakReserved) == 0 || cy.canStillHave(j.ClaimQueue, j.PeakReserved) {
 			continue
 		}
-		cy.m.ReleasePeaks([]*model.JobSet{j}, func() {})
+		model.ReleasePeaks(cy.m, []*model.JobSet{j}, func() {})
 		cy.m.UnreservedPeaks[j] = struct{}{}
 		cy.m.RenewEvictionUnitsOf(j)
 		j.Epoch++
@@ -65,7 +65,7 @@ func (cy *Cycle) choosePeaks(g *model.CohortTree) {
 	for i, c := range choices {
 		jobSets[i] = c.JobSet
 	}
-	cy.m.ReleasePeaks(jobSets, func() {
+	model.ReleasePeaks(cy.m, jobSets, func() {
 		for _, c := range choices {
 			cy.m.ReserveChosenPeak(c)
 		}

@@ -17,23 +17,6 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A Cohort exists as soon as an object names it, whether or not there is a Cohort object. Without one it has no quota of its own, no parent and
-// weight 1.
-type Cohort struct {
-	Name    string
-	Version version.Version
-	Exists  bool
-	// IsLost is true if the object has been deleted. It is remembered only while members name the cohort.
-	IsLost bool
-	Parent string
-	Groups []kueue.ResourceGroup
-	Weight float64
-
-	Node, Bare *quota.Node
-	// cycle names the Cohorts from parent to parent, if they form a cycle, and is empty otherwise.
-	cycle string
-}
-
 // A ClusterQueue exists as soon as an object names it, whether or not there is a ClusterQueue object.
 type ClusterQueue struct {
 	queuespec.Spec
@@ -115,22 +98,12 @@ func Cycle(m *Model, q *ClusterQueue) string {
 	if q.Cohort == "" {
 		return ""
 	}
-	return m.Cohort(q.Cohort).cycle
+	return m.Cohorts.Get(q.Cohort).Cycle
 }
 
 // WithinCapacity reports whether a usage is within the capacity of the ClusterQueue.
 func (q *ClusterQueue) WithinCapacity(usage quota.Usage) bool {
 	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.Node.Capacity(c.ID) })
-}
-
-// Cohort returns the Cohort with a name, and creates it if no object has named it before.
-func (m *Model) Cohort(name string) *Cohort {
-	c := m.Cohorts[name]
-	if c == nil {
-		c = &Cohort{Name: name, Weight: 1, Node: m.Tree.AddCohort(name), Bare: m.SafetyTree.AddCohort(name)}
-		m.Cohorts[name] = c
-	}
-	return c
 }
 
 // Policy returns that of the ClusterQueue, unless the JobSet asks for a stricter one.

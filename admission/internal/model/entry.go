@@ -98,8 +98,8 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	top := m.post(&before, -1)
 	m.countUnready(&before, &now)
 	m.noteBorrowing(&now)
-	m.NoteUse(before.ClusterQueue)
-	m.NoteUse(now.ClusterQueue)
+	m.noteUse(before.ClusterQueue)
+	m.noteUse(now.ClusterQueue)
 	if before.IsCharged() {
 		before.ClusterQueue.Charged.Drop(s)
 	}

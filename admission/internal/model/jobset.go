@@ -139,7 +139,7 @@ func (m *Model) findHome(j *JobSet) *ClusterQueue {
 // UpdateJobSet recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
 func (m *Model) UpdateJobSet(j *JobSet) {
 	before, claim := j.ClaimQueue, j.Claim
-	former := m.takePeak(j)
+	former := takePeak(m, j)
 	j.ClaimQueue = m.findHome(j)
 	m.replaceClaim(j, m.claimOf(j))
 	m.reservePeak(j)

@@ -2,7 +2,8 @@ package model
 
 import "github.com/tranche-dev/tranche/admission/quota"
 
-// An outstanding claim is the most that a JobSet in progress may come to hold, beside what it holds and what is reserved for it, before it releases quota.
+// An outstanding is the outstanding claim of a JobSet in a ClusterQueue: the most that it may come to hold before it releases quota, beside what it holds
+// and what is reserved for it.
 type outstanding struct {
 	claim quota.Usage
 	in    *ClusterQueue
@@ -22,17 +23,8 @@ func (j *JobSet) noteOutstanding() {
 		q.Outstanding.Take(j.outstanding.claim)
 	}
 	j.outstanding = outstanding{}
-	if j.Claim == nil {
-		return
-	}
-	var most quota.Usage
-	for _, peak := range j.Claim.Peaks {
-		for _, more := range peak.Without(j.Claim.Held).Without(j.PeakReserved) {
-			most.Add(more.ID, max(0, more.Amount.Minus(most.Of(more.ID))))
-		}
-	}
-	if len(most) > 0 {
-		j.outstanding = outstanding{most, j.ClaimQueue}
-		j.ClaimQueue.Outstanding.Add(most)
+	if j.Claim != nil {
+		j.outstanding = outstanding{j.Claim.Outstanding(j.PeakReserved), j.ClaimQueue}
+		j.ClaimQueue.Outstanding.Add(j.outstanding.claim)
 	}
 }

@@ -83,7 +83,7 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	j.ClaimQueue.PeakReservers[j] = struct{}{}
 	j.ClaimQueue.Node.Charge(usage)
 	j.noteOutstanding()
-	m.NoteUse(j.ClaimQueue)
+	m.noteUse(j.ClaimQueue)
 	m.Peaks++
 	m.noteReservation(j)
 }
@@ -99,10 +99,10 @@ type formerPeak struct {
 
 // ReleasePeaks releases the peak reservations of some JobSets, calls a function that makes others, and then wakes the stages that wait for what is left. So
 // no stage is woken for quota that is reserved again at once.
-func (m *Model) ReleasePeaks(jobSets []*JobSet, reserve func()) {
+func ReleasePeaks(m *Model, jobSets []*JobSet, reserve func()) {
 	former := make([]formerPeak, len(jobSets))
 	for i, j := range jobSets {
-		former[i] = m.takePeak(j)
+		former[i] = takePeak(m, j)
 	}
 	reserve()
 	for _, f := range former {
@@ -111,7 +111,7 @@ func (m *Model) ReleasePeaks(jobSets []*JobSet, reserve func()) {
 }
 
 // takePeak releases the peak reservation of a JobSet without waking any stage.
-func (m *Model) takePeak(j *JobSet) formerPeak {
+func takePeak(m *Model, j *JobSet) formerPeak {
 	delete(m.UnreservedPeaks, j)
 	if len(j.PeakReserved) == 0 {
 		return formerPeak{}
@@ -132,7 +132,7 @@ func (f formerPeak) wake(m *Model) {
 	if f.jobSet == nil {
 		return
 	}
-	m.NoteUse(f.queue)
+	m.noteUse(f.queue)
 	if rest := f.usage.Without(f.jobSet.PeakReservedIn(f.queue)); len(rest) > 0 {
 		m.wake(f.top, rest, f.queue.CohortTree)
 	}

@@ -92,7 +92,7 @@ func (m *Model) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 			}
 		}
 		for q := range g.Parked[BesideDue(c.ID)] {
-			m.wakeBeside(q, c.ID)
+			m.WakeBeside(q, c.ID)
 		}
 	}
 }
@@ -100,10 +100,10 @@ func (m *Model) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 // wakeIn wakes the stages of a queue for which enough of a flavor and resource is available, or would be if the reservations that may yield to
 // them did.
 func (m *Model) wakeIn(q *ClusterQueue, id quota.ID, y yieldable) {
-	m.wakeBeside(q, id)
+	m.WakeBeside(q, id)
 	enough := q.Node.Available(id).Plus(y.nominal)
 	if peaks := y.peaks.Minus(q.AdvanceReserved.Of(id)); peaks > 0 {
-		enough = max(enough, min(enough.Plus(peaks), m.unused(q, id)))
+		enough = max(enough, min(enough.Plus(peaks), unused(m, q, id)))
 	}
 	if q.PendingQueue.Wake(id, int64(enough)) {
 		m.Schedule.ScheduleCycle(q)
@@ -111,7 +111,7 @@ func (m *Model) wakeIn(q *ClusterQueue, id quota.ID, y yieldable) {
 }
 
 // unused returns how much of its own quota a ClusterQueue does not use, now or when all evicted stages have left.
-func (m *Model) unused(q *ClusterQueue, id quota.ID) quota.Amount {
+func unused(m *Model, q *ClusterQueue, id quota.ID) quota.Amount {
 	excess := q.Node.Excess(id, 0)
 	m.Tree.WhatIfEvicted(func() bool {
 		excess = min(excess, q.Node.Excess(id, 0))

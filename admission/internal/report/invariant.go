@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -65,7 +66,7 @@ func (a *audit) stages() {
 func (a *audit) queues() {
 	for name, q := range a.m.ClusterQueues {
 		if q.Due != nil && q.CohortTree != nil && !a.m.Schedule.IsStale {
-			if want := a.m.Tree.WhatIfEvicted(q.MayReserve); want != slices.Contains(q.CohortTree.ReservingQueues, q) {
+			if want := a.m.Tree.WhatIfEvicted(func() bool { return backfill.MayReserve(q) }); want != slices.Contains(q.CohortTree.ReservingQueues, q) {
 				a.report("I7: whether ClusterQueue %s may reserve quota for its due stage is %t, and is not noted so", name, want)
 			}
 		}
