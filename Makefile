@@ -68,8 +68,8 @@ explore: ## Run the engine and the lifecycle through every interleaving of small
 	$(GO_TEST) -v -count=1 -timeout 2h ./simulator -run TestExplore -explore
 
 .PHONY: test-manifests
-test-manifests: ## Render config/ and the chart and compare them, and check alerts, dashboard, the commands in the documents, the driver of the benchmarks and the study of scheduling policies.
-	go test ./test/manifests/... ./test/document/... ./test/run/... ./test/bench/e2e/... ./test/bench/mixed/... ./test/bench/scheduling/...
+test-manifests: ## Render config/ and the chart and compare them, and check alerts, dashboard, the commands in the documents, what the demo prints, the driver of the benchmarks and the study of scheduling policies.
+	go test ./test/manifests/... ./test/document/... ./test/run/... ./test/demo/... ./test/bench/e2e/... ./test/bench/mixed/... ./test/bench/scheduling/...
 	cd test/monitoring && GOWORK=off go test ./...
 
 .PHONY: test-integration

@@ -28,20 +28,10 @@ type JobSetObjects struct {
 	Explanations map[string]*visibilityapi.Explanation
 	// Gap is why Explanations are missing, and what to do about it, or empty.
 	Gap string
-	// LetIn is what would let pending quota Workloads in, by name. It is for viewers who see everything that its texts name.
+	// LetIn is what would let pending quota Workloads in, by name.
 	LetIn map[string]*LetIn
 	// WithoutSets is why LetIn is missing, or empty.
 	WithoutSets string
-}
-
-// A LetIn is what would let a pending quota Workload in.
-type LetIn struct {
-	// Why is true instead of, or besides, the sets.
-	Why string `json:"why,omitempty"`
-	// Sets are sets of changes, the cheapest first, each of which is enough.
-	Sets []string `json:"sets,omitempty"`
-	// Taken is when the snapshot was taken from which this follows.
-	Taken time.Time `json:"taken"`
 }
 
 // A JobSetAnswer describes a JobSet.
@@ -254,7 +244,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	s := statusOf(object)
 	a.Workload, a.State, a.Reason, a.Message, a.Since = object.Name, s.state, s.reason, r.m.redact(r.v, s.message), s.since
 	a.Requests, a.Explanation = requestsOf(object), r.m.redactExplanation(r.v, r.objects.Explanations[object.Name])
-	a.LetIn = r.objects.LetIn[object.Name]
+	a.LetIn = r.m.redactLetIn(r.v, r.objects.LetIn[object.Name])
 	if quotaworkload.HoldsQuota(object) {
 		a.ClusterQueue = string(object.Status.Admission.ClusterQueue)
 		if s.state != Finished {

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 )
 
 // Filters of queues by what is remarkable about them.
@@ -50,7 +52,11 @@ func (m *Model) Queues(v Viewer, f QueueFilter, w Window) Page[*QueueRow] {
 			}
 		}
 	}
-	return pageOf(w, all, matches, func(_ int, row *QueueRow) *QueueRow { return m.redactRow(v, row) })
+	return pages.Of(w, all, matches, func(_ int, row *QueueRow) *QueueRow {
+		redacted := m.redactRow(v, row)
+		redacted.Message = pages.Shortened(redacted.Message)
+		return redacted
+	})
 }
 
 // visibleRows returns the ClusterQueues that the viewer sees, and the Cohorts above one of them.
@@ -186,7 +192,7 @@ func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) 
 func (q *localQueue) answer(m *Model, v Viewer) LocalQueueAnswer {
 	a := LocalQueueAnswer{Namespace: q.key.Namespace, Name: q.key.Name, Stop: q.stop, Pending: q.pending, Holding: q.holding}
 	if q.inactive != nil {
-		a.Reason, a.Message = q.inactive.Reason, m.redact(v, q.inactive.Message)
+		a.Reason, a.Message = q.inactive.Reason, pages.Shortened(m.redact(v, q.inactive.Message))
 	}
 	return a
 }

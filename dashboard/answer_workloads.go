@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
+	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 )
 
 // A WorkloadFilter selects quota Workloads of a ClusterQueue.
@@ -61,6 +62,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 	from := q.list(f.List)
 	convert := func(rank int, w *workload) WorkloadRow {
 		row := w.row(m, v)
+		row.Message = pages.Shortened(row.Message)
 		if from == q.pending && !m.isPartial {
 			row.Position = &rank
 		}
@@ -68,7 +70,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 	}
 	isFiltered := f.Namespace != "" || f.Queue != "" || f.Text != ""
 	if !isFiltered && f.State == "" {
-		return pageOfList(w, from, convert), true
+		return pages.OfList(w, from, convert), true
 	}
 	f.Text = strings.ToLower(f.Text)
 	matches := func(w *workload) bool {
@@ -79,7 +81,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 		return (f.Namespace == "" || w.key.Namespace == f.Namespace) && (f.Queue == "" || w.localQueue.key.Name == f.Queue) &&
 			(f.State == "" || w.state == f.State) && (strings.Contains(w.key.Name, f.Text) || strings.Contains(w.ownerName, f.Text))
 	}
-	return pageOf(w, from.From(0), matches, convert), true
+	return pages.Of(w, from.From(0), matches, convert), true
 }
 
 // list returns the list of a name: that of pending quota Workloads for an unknown name.

@@ -99,7 +99,7 @@ func TestRedaction(t *testing.T) {
 	if jobSets.Total != 1 || jobSets.Hidden != 1 {
 		t.Errorf("JobSets: %d, %d hidden", jobSets.Total, jobSets.Hidden)
 	}
-	all["jobSets"], all["queues"], all["namespaces"] = jobSets, m.Queues(v, dashboard.QueueFilter{}, dashboard.Window{}), m.Namespaces(v)
+	all["jobSets"], all["queues"], all["namespaces"] = jobSets, m.Queues(v, dashboard.QueueFilter{}, dashboard.Window{}), m.Namespaces(v, "", dashboard.Window{})
 	all["search"] = append(m.Search(v, "secret"), append(m.Search(v, "conf"), m.Search(v, "hidden")...)...)
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -109,6 +109,79 @@ func TestRedaction(t *testing.T) {
 		if strings.Contains(string(text), secret) {
 			t.Errorf("the answers contain %q: %s", secret, text)
 		}
+	}
+}
+
+// Namespaces come in pages, and are found by a part of their names among those that the viewer sees.
+func TestNamespaces(t *testing.T) {
+	m := dashboard.New()
+	for i := range 1000 {
+		m.Observe(workload(fmt.Sprintf("team-%03d", i), "w", "lq"))
+	}
+	m.Observe(workload("team-007", "w2", "lq"))
+	v := dashboard.Viewer{Namespace: func(name string) bool { return name != "team-070" }}
+	for name, tc := range map[string]struct {
+		viewer      dashboard.Viewer
+		text        string
+		window      dashboard.Window
+		total, rows int
+		first       dashboard.NamespaceRow
+	}{
+		"all":        {total: 1000, rows: dashboard.DefaultLimit, first: dashboard.NamespaceRow{Name: "team-000", Objects: 1}},
+		"last page":  {window: dashboard.Window{Offset: 990}, total: 1000, rows: 10, first: dashboard.NamespaceRow{Name: "team-990", Objects: 1}},
+		"many":       {window: dashboard.Window{Limit: 1000}, total: 1000, rows: dashboard.MaxLimit, first: dashboard.NamespaceRow{Name: "team-000", Objects: 1}},
+		"by text":    {text: "M-07", total: 10, rows: 10, first: dashboard.NamespaceRow{Name: "team-070", Objects: 1}},
+		"one":        {text: "007", total: 1, rows: 1, first: dashboard.NamespaceRow{Name: "team-007", Objects: 2}},
+		"not hidden": {viewer: v, text: "m-07", total: 9, rows: 9, first: dashboard.NamespaceRow{Name: "team-071", Objects: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := m.Namespaces(tc.viewer, tc.text, tc.window)
+			if page.Total != tc.total || len(page.Items) != tc.rows || page.Items[0] != tc.first {
+				t.Errorf("%d namespaces in all, %d on the page, the first is %v", page.Total, len(page.Items), page.Items[0])
+			}
+		})
+	}
+}
+
+// Messages that fill the status of objects do not fill the page of a list. The view of a JobSet has all of its message.
+func TestLongMessages(t *testing.T) {
+	const most = 3000 * dashboard.MaxLimit                // two messages in a row, and its other fields
+	long := "12345" + strings.Repeat("tränke ", 32<<10/8) // a row would end inside of a letter
+	inactive := func(conditionType string) []metav1.Condition {
+		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionFalse, Reason: "R", Message: long}}
+	}
+	m := dashboard.New()
+	q := clusterQueue("q", "", "1")
+	q.Status.Conditions = inactive(kueue.ClusterQueueActive)
+	m.Observe(q)
+	var one *jobsetapi.JobSet
+	for i := range dashboard.MaxLimit {
+		one = jobSet("team", fmt.Sprint("js-", i), "train")
+		one.Status.Conditions = append(inactive(jobsetstatus.StageAdmitted), inactive(jobsetstatus.StageInProgress)...)
+		w := stageWorkload(one, "train", inactive(kueue.WorkloadQuotaReserved)...)
+		lq := localQueue("team", fmt.Sprint("lq-", i), "q")
+		lq.Status.Conditions = inactive(kueue.LocalQueueActive)
+		for _, object := range []metav1.Object{localQueue("team", "lq", "q"), lq, one, w} {
+			m.Observe(object)
+		}
+	}
+	window := dashboard.Window{Limit: dashboard.MaxLimit}
+	line, _ := m.Workloads(dashboard.Viewer{}, "q", dashboard.WorkloadFilter{}, window)
+	queue, _ := m.Queue(dashboard.Viewer{}, "q", start)
+	queue.Message = "" // there is one
+	for name, answer := range map[string]any{
+		"line": line, "queue": queue, "queues": m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, window), "JobSets": m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, window),
+	} {
+		text, err := json.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > most || !strings.Contains(string(text), "tr…") {
+			t.Errorf("%s has %d bytes, at most %d are wanted: %.2000s", name, len(text), most, text)
+		}
+	}
+	if answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: one}, start); answer.Message != long {
+		t.Errorf("the view of a JobSet has %d bytes of its message, want %d", len(answer.Message), len(long))
 	}
 }
 
@@ -342,6 +415,25 @@ func TestSearch(t *testing.T) {
 	}
 	if found := m.Search(dashboard.Viewer{}, "  "); len(found) != 0 {
 		t.Errorf("nothing finds %v", found)
+	}
+}
+
+// Of the matches of a kind, the ten best are found, in whatever order the objects were observed.
+func TestSearchFindsTheBest(t *testing.T) {
+	m := dashboard.New()
+	for i := range 30 {
+		m.Observe(jobSet("team", fmt.Sprintf("a-tune-%d", i)))
+	}
+	for _, name := range []string{"tune-long", "tune-b", "tune-a", "my-tune"} {
+		m.Observe(jobSet("team", name))
+	}
+	var found []string
+	for _, f := range m.Search(dashboard.Viewer{}, "tune") {
+		found = append(found, f.Name)
+	}
+	want := []string{"tune-a", "tune-b", "tune-long", "my-tune", "a-tune-0", "a-tune-1", "a-tune-2", "a-tune-3", "a-tune-4", "a-tune-5"}
+	if !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
@@ -160,9 +161,13 @@ type JobSetsAnswer struct {
 func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 	var answer JobSetsAnswer
 	f.Text = strings.ToLower(f.Text)
-	convert := func(_ int, js *jobSet) JobSetRow { return m.jobSetRow(v, js) }
+	convert := func(_ int, js *jobSet) JobSetRow {
+		row := m.jobSetRow(v, js)
+		row.Progress, row.Message = pages.Shortened(row.Progress), pages.Shortened(row.Message)
+		return row
+	}
 	if v.seesAllJobSets() && f == (JobSetFilter{}) {
-		answer.Page = pageOfList(w, m.jobSets, convert)
+		answer.Page = pages.OfList(w, m.jobSets, convert)
 		return answer
 	}
 	matches := func(js *jobSet) bool {
@@ -173,7 +178,7 @@ func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 		return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
 			(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
 	}
-	answer.Page = pageOf(w, m.jobSets.From(0), matches, convert)
+	answer.Page = pages.Of(w, m.jobSets.From(0), matches, convert)
 	return answer
 }
 

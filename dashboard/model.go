@@ -131,17 +131,6 @@ func (m *Model) Retain(kind metav1.Object, namespace string, isCurrent func(key 
 	}
 }
 
-// Namespaces returns how many JobSets and quota Workloads each namespace has that the viewer sees.
-func (m *Model) Namespaces(v Viewer) map[string]int {
-	seen := map[string]int{}
-	for name, count := range m.namespaces {
-		if v.seesNamespace(name) {
-			seen[name] = count
-		}
-	}
-	return seen
-}
-
 // count changes the number of objects of a namespace.
 func (m *Model) count(namespace string, more int) {
 	if m.namespaces[namespace] += more; m.namespaces[namespace] == 0 {

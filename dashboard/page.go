@@ -1,62 +1,15 @@
 package dashboard
 
-import (
-	"iter"
-
-	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
-)
+import "github.com/tranche-dev/tranche/dashboard/internal/pages"
 
 // Limits of a page.
 const (
-	DefaultLimit = 50
-	MaxLimit     = 200
+	DefaultLimit = pages.DefaultLimit
+	MaxLimit     = pages.MaxLimit
 )
 
 // A Window selects a part of a list: at most Limit items, starting at Offset.
-type Window struct{ Offset, Limit int }
-
-// bounded returns the window with a limit that is allowed.
-func (w Window) bounded() Window {
-	if w.Limit <= 0 {
-		w.Limit = DefaultLimit
-	}
-	return Window{max(0, w.Offset), min(w.Limit, MaxLimit)}
-}
+type Window = pages.Window
 
 // A Page is a part of a list.
-type Page[T any] struct {
-	// Total is the number of items that match, and Offset that of the matching items before the first of the page.
-	Total  int `json:"total"`
-	Offset int `json:"offset"`
-	// Items are those of the page.
-	Items []T `json:"items"`
-}
-
-// pageOfList returns a page of all elements of a list. It visits no other elements.
-func pageOfList[E, T any](w Window, l *ordered.List[E], convert func(rank int, e E) T) Page[T] {
-	w = w.bounded()
-	page := Page[T]{Total: l.Len(), Offset: w.Offset, Items: []T{}}
-	for rank, e := range l.From(w.Offset) {
-		if len(page.Items) == w.Limit {
-			break
-		}
-		page.Items = append(page.Items, convert(rank, e))
-	}
-	return page
-}
-
-// pageOf returns a page of the elements that match. It converts no other elements.
-func pageOf[E, T any](w Window, all iter.Seq2[int, E], matches func(E) bool, convert func(rank int, e E) T) Page[T] {
-	w = w.bounded()
-	page := Page[T]{Offset: w.Offset, Items: []T{}}
-	for rank, e := range all {
-		if !matches(e) {
-			continue
-		}
-		if page.Total >= w.Offset && len(page.Items) < w.Limit {
-			page.Items = append(page.Items, convert(rank, e))
-		}
-		page.Total++
-	}
-	return page
-}
+type Page[T any] = pages.Page[T]

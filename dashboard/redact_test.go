@@ -61,6 +61,7 @@ func populate(t *rapid.T) *population {
 		p.model.Observe(workload(name, name+"-w", "lq"))
 		p.jobSets = append(p.jobSets, &dashboard.JobSetObjects{
 			JobSet: js, Workloads: []*kueue.Workload{w}, Gap: gossip(t), Explanations: map[string]*visibilityapi.Explanation{w.Name: explanation(t)},
+			LetIn: map[string]*dashboard.LetIn{w.Name: letIn(t)},
 		})
 	}
 	return p
@@ -94,6 +95,24 @@ func explanation(t *rapid.T) *visibilityapi.Explanation {
 	}}}
 }
 
+// letIn returns a set in which a quota Workload ends and a limit is raised.
+func letIn(t *rapid.T) *dashboard.LetIn {
+	name := tenant(rapid.IntRange(0, tenants-1).Draw(t, "ends"))
+	in := rapid.SampledFrom([]string{"qa", "qb"}).Draw(t, "queue of what ends")
+	raised := rapid.SampledFrom([]visibilityapi.Constraint{
+		{Kind: visibilityapi.ClusterQueue, Name: "qa"}, {Kind: visibilityapi.Cohort, Name: "cohort-of-qb"},
+	}).Draw(t, "raised limit")
+	changes := []dashboard.Change{
+		{
+			Text: name + "/" + name + "-js ends in " + in, Bare: name + "/" + name + "-js ends", Namespace: name,
+			Node: visibilityapi.Constraint{Kind: visibilityapi.ClusterQueue, Name: in},
+		},
+		{Text: "raise quota of " + raised.Name, Bare: "raise quota", Node: raised},
+	}
+	text := changes[0].Text + "; and " + changes[1].Text
+	return &dashboard.LetIn{Why: gossip(t), Sets: []string{text}, Changes: []dashboard.ChangeSet{{Changes: changes}}}
+}
+
 // answers returns what a viewer gets for all requests, each of them with all names as filters.
 func (p *population) answers(v dashboard.Viewer) map[string]any {
 	m, all := p.model, map[string]any{}
@@ -101,8 +120,8 @@ func (p *population) answers(v dashboard.Viewer) map[string]any {
 	for i := range tenants {
 		names = append(names, tenant(i), tenant(i)+"-js", tenant(i)+"-w", tenant(i)+"-js-train")
 	}
-	all["namespaces"] = m.Namespaces(v)
 	for _, name := range names {
+		all["namespaces "+name] = m.Namespaces(v, name, dashboard.Window{})
 		all["search "+name] = m.Search(v, name)
 		all["jobsets "+name] = []any{
 			m.JobSets(v, dashboard.JobSetFilter{Text: name}, dashboard.Window{}), m.JobSets(v, dashboard.JobSetFilter{Namespace: name}, dashboard.Window{}),
@@ -255,6 +274,54 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	if got := m.JobSet(v, objects, start); got.Stages[0].ClusterQueue != "" {
 		t.Errorf("the stage is in ClusterQueue %s", got.Stages[0].ClusterQueue)
+	}
+}
+
+// A viewer gets what would let a JobSet in with the names that they may read, and sets that then look the same once.
+func TestLetInOfAViewer(t *testing.T) {
+	m := dashboard.New()
+	js := jobSet("mine", "js", "train")
+	w := stageWorkload(js, "train")
+	for _, object := range []metav1.Object{clusterQueue("q", "c", "1"), localQueue("mine", "lq", "q"), localQueue("other", "lq", "q"), js, w} {
+		m.Observe(object)
+	}
+	in := visibilityapi.Constraint{Kind: visibilityapi.ClusterQueue, Name: "q"}
+	ends := func(namespace, name string) dashboard.Change {
+		bare := "JobSet " + namespace + "/" + name + " ends"
+		return dashboard.Change{Text: bare + " in q", Bare: bare, Namespace: namespace, Node: in}
+	}
+	raise := dashboard.Change{Text: "raise quota of c", Bare: "raise quota of a Cohort", Node: visibilityapi.Constraint{Kind: visibilityapi.Cohort, Name: "c"}}
+	x := &dashboard.LetIn{Why: "other/js is ahead", Sets: []string{"all that is in the first", "second", "third", "fourth"}, Changes: []dashboard.ChangeSet{
+		{Changes: []dashboard.Change{ends("mine", "a"), raise}, Evicts: 2},
+		{Changes: []dashboard.Change{ends("other", "b")}},
+		{Changes: []dashboard.Change{ends("other", "c")}},
+		{Changes: []dashboard.Change{raise}},
+	}}
+	objects := &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{w}, LetIn: map[string]*dashboard.LetIn{w.Name: x}}
+	isMine, none := func(name string) bool { return name == "mine" }, func(string) bool { return false }
+	const ahead, hidden = "an object of another namespace is ahead", "a quota Workload of another namespace ends"
+	for name, tc := range map[string]struct {
+		viewer dashboard.Viewer
+		why    string
+		sets   []string
+	}{
+		"all": {viewer: dashboard.Viewer{}, why: x.Why, sets: x.Sets},
+		"one namespace": {viewer: dashboard.Viewer{Namespace: isMine}, why: ahead, sets: []string{
+			"JobSet mine/a ends in q; and raise quota of c (the engine then evicts 2 quota Workloads)", hidden, "raise quota of c",
+		}},
+		"one namespace and no ClusterQueue": {viewer: dashboard.Viewer{Namespace: isMine, ClusterQueue: none}, why: ahead, sets: []string{
+			"JobSet mine/a ends; and raise quota of a Cohort (the engine then evicts 2 quota Workloads)", hidden, "raise quota of a Cohort",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := m.JobSet(tc.viewer, objects, start).Stages[0].LetIn
+			if got.Why != tc.why || !slices.Equal(got.Sets, tc.sets) {
+				t.Errorf("%q, %q, want %q, %q", got.Why, got.Sets, tc.why, tc.sets)
+			}
+		})
+	}
+	if x.Sets[1] != "second" {
+		t.Error("what others share is changed")
 	}
 }
 

@@ -46,30 +46,39 @@ func (m *Model) Search(v Viewer, text string) []Found {
 	return append(found, s.best()...)
 }
 
-// A searcher collects matches.
+// A searcher collects the best matches.
 type searcher struct {
 	text string
+	// hits are in their order.
 	hits []Found
 }
 
+// add keeps a match if it is one of the best: a text can be in the names of all objects.
 func (s *searcher) add(f Found) {
-	if strings.Contains(f.Name, s.text) {
-		s.hits = append(s.hits, f)
+	if !strings.Contains(f.Name, s.text) {
+		return
 	}
+	at, _ := slices.BinarySearchFunc(s.hits, f, s.compare)
+	if at == maxFound {
+		return
+	}
+	s.hits = slices.Insert(s.hits, at, f)
+	s.hits = s.hits[:min(len(s.hits), maxFound)]
 }
 
-// best returns the first matches, and forgets all.
-func (s *searcher) best() []Found {
+func (s *searcher) compare(a, b Found) int {
 	isLater := func(f Found) int {
 		if strings.HasPrefix(f.Name, s.text) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortFunc(s.hits, func(a, b Found) int {
-		return cmp.Or(isLater(a)-isLater(b), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind))
-	})
-	best := s.hits[:min(len(s.hits), maxFound)]
+	return cmp.Or(isLater(a)-isLater(b), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind))
+}
+
+// best returns the best matches, and forgets them.
+func (s *searcher) best() []Found {
+	best := s.hits
 	s.hits = nil
 	return best
 }

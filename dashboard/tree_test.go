@@ -154,8 +154,11 @@ func TestForget(t *testing.T) {
 		if page := m.Queues(dashboard.Viewer{}, dashboard.QueueFilter{}, dashboard.Window{}); page.Total != 0 {
 			t.Errorf("queues are left: %v", tree(page))
 		}
-		if page := m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}); page.Total != 0 || len(m.Namespaces(dashboard.Viewer{})) != 0 {
-			t.Errorf("objects are left: %v, %v", page, m.Namespaces(dashboard.Viewer{}))
+		if page := m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}); page.Total != 0 {
+			t.Errorf("JobSets are left: %v", page)
+		}
+		if page := m.Namespaces(dashboard.Viewer{}, "", dashboard.Window{}); page.Total != 0 {
+			t.Errorf("namespaces are left: %v", page)
 		}
 		m.Observe(objects[0])
 		m.Observe(objects[1])
@@ -191,8 +194,9 @@ func TestRetain(t *testing.T) {
 	if queue.States[dashboard.Pending] != 1 || len(queue.LocalQueues) != 1 || queue.LocalQueues[0].Namespace != "team" {
 		t.Errorf("quota Workloads %v, LocalQueues %v", queue.States, queue.LocalQueues)
 	}
-	if got := m.Namespaces(dashboard.Viewer{}); !maps.Equal(got, map[string]int{"team": 2, "other": 1}) {
-		t.Errorf("objects by namespace: %v", got)
+	want := []dashboard.NamespaceRow{{Name: "other", Objects: 1}, {Name: "team", Objects: 2}}
+	if got := m.Namespaces(dashboard.Viewer{}, "", dashboard.Window{}).Items; !slices.Equal(got, want) {
+		t.Errorf("namespaces: %v, want %v", got, want)
 	}
 	m.Retain(cohort, "", only())
 	m.Retain(&kueue.ClusterQueue{}, "", only())

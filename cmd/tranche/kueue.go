@@ -18,19 +18,18 @@ import (
 )
 
 // kueueInterval is how often a running manager looks for Kueue's manager.
-const kueueInterval = 30 * time.Second
+const kueueInterval = 10 * time.Second
 
 // oldestKueue is the oldest minor version of Kueue beside which the manager starts.
 const oldestKueue = 19
 
-// A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues. In the
-// mode Beside, Kueue's manager may be uninstalled while this one runs: what runs goes on, and the check fails at the next start.
+// A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues.
 type kueueWatch struct{ reader client.Reader }
 
-// watchKueue adds a kueueWatch to a manager, unless its mode is Beside.
+// watchKueue adds a kueueWatch to a manager, or in the mode Beside, in which Kueue's manager may be uninstalled while this one runs, a besideWatch.
 func watchKueue(mgr ctrl.Manager, mode configapi.Mode) error {
 	if mode == configapi.ModeBeside {
-		return nil
+		return mgr.Add(&besideWatch{reader: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("tranche")})
 	}
 	return mgr.Add(&kueueWatch{mgr.GetAPIReader()})
 }
@@ -104,12 +103,20 @@ func checkKueue(ctx context.Context, reader client.Reader, user string) error {
 	return checkVersion(version, user)
 }
 
-// checkInstalled checks that one of the configurations is that of Kueue's manager.
-func checkInstalled(webhooks []admissionregistrationv1.ValidatingWebhookConfiguration) error {
+// isInstalled reports whether one of the configurations is that of Kueue's manager.
+func isInstalled(webhooks []admissionregistrationv1.ValidatingWebhookConfiguration) bool {
 	for i := range webhooks {
 		if slices.ContainsFunc(webhooks[i].Webhooks, servesKueue) {
-			return nil
+			return true
 		}
+	}
+	return false
+}
+
+// checkInstalled checks that Kueue's manager is installed.
+func checkInstalled(webhooks []admissionregistrationv1.ValidatingWebhookConfiguration) error {
+	if isInstalled(webhooks) {
+		return nil
 	}
 	return fmt.Errorf("mode is %s in the configuration, but no ValidatingWebhookConfiguration is that of Kueue's manager, which admits in this mode: "+
 		"install Kueue 0.19 or later; or, to replace Kueue, install config/default with mode %s", configapi.ModeBeside, configapi.ModeInstead)

@@ -156,7 +156,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
 		leftover.SetupWithManager(mgr, leftover.Config{Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespaces: namespaces}),
 		visibility.SetupWithManager(mgr, throttle, config.Visibility),
-		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{Settings: config.Dashboard, Engine: throttle, Version: versionText()}),
+		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{
+			Settings: config.Dashboard, Engine: throttle, Search: searchLetIn(mgr.GetCache(), config), Version: versionText(),
+		}),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),

@@ -33,13 +33,14 @@ type reader struct {
 	store     *server.Store
 	engine    *engine.Throttle
 	explained *utilcache.LRUExpireCache
+	searcher  *searcher
 }
 
 func newExplanations() *utilcache.LRUExpireCache {
 	return utilcache.NewLRUExpireCache(maxExplanations)
 }
 
-// jobSet returns a JobSet, its quota Workloads, and why they wait.
+// jobSet returns a JobSet, its quota Workloads, why they wait, and what would let them in if that is known.
 func (r *reader) jobSet(ctx context.Context, key types.NamespacedName) (*model.JobSetObjects, error) {
 	objects := &model.JobSetObjects{JobSet: &jobsetapi.JobSet{}, Explanations: map[string]*visibilityapi.Explanation{}}
 	if err := r.cache.Get(ctx, key, objects.JobSet); err != nil {
@@ -63,10 +64,7 @@ func (r *reader) jobSet(ctx context.Context, key types.NamespacedName) (*model.J
 	if err := r.explain(ctx, objects, waiting); err != nil {
 		objects.Gap = "Holders of the missing quota are not shown: " + err.Error()
 	}
-	if len(waiting) > 0 {
-		// The search needs a copy of the cluster, which the manager does not make for a page.
-		objects.WithoutSets = fmt.Sprintf("tranche explain -n %s %s finds it", key.Namespace, key.Name)
-	}
+	r.searcher.add(objects, waiting)
 	return objects, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	model "github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/access"
 	"github.com/tranche-dev/tranche/dashboard/page"
 	"github.com/tranche-dev/tranche/dashboard/server"
@@ -23,6 +24,8 @@ type Config struct {
 	Settings configapi.Dashboard
 	// Engine explains why stages wait.
 	Engine *engine.Throttle
+	// Search finds what would let stages in. The page names the verb that does so if it is nil.
+	Search Search
 	// Version is that of the program.
 	Version string
 }
@@ -45,12 +48,13 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := f.watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	reads := &reader{cache: mgr.GetClient(), store: f.store, engine: config.Engine, explained: newExplanations()}
+	search := newSearcher(config.Search, func() { f.change("Showing what would let a JobSet in", (*model.Model).Touch) }, log)
+	reads := &reader{cache: mgr.GetClient(), store: f.store, engine: config.Engine, explained: newExplanations(), searcher: search}
 	l := &listener{settings: config.Settings, log: log, handler: server.New(&server.Config{
 		Store: f.store, JobSet: reads.jobSet, Gate: access.New(reviews), Page: files,
 		About: func() server.About { return server.About{Version: config.Version, IsSynced: f.isSynced()} },
 	})}
-	return errors.Join(mgr.Add(f), mgr.Add(l))
+	return errors.Join(mgr.Add(f), mgr.Add(search), mgr.Add(l))
 }
 
 // errorInterval is the shortest time between two errors of reviews in the log: each request may cause one.

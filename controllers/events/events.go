@@ -294,6 +294,18 @@ func HandedBack() Event {
 	return normal("HandedBack", "HandBack", "Tranche no longer admits here. Kueue does as soon as spec.stopPolicy is None")
 }
 
+// KueueMissing reports that Kueue's manager was uninstalled while Tranche runs beside it.
+func KueueMissing() Event {
+	return warning("KueueMissing", "Watch", "No ValidatingWebhookConfiguration is that of Kueue's manager: what runs goes on, but nothing new is admitted, except for JobSets in cohort trees that were "+
+		"taken over, and Tranche's manager does not start again. Install Kueue 0.19 again; or, to replace Kueue, hand back what was taken over, and install config/default with mode Instead")
+}
+
+// KueueUntested reports that Kueue's manager has a version beside which Tranche is not tested.
+func KueueUntested(version, tested string) Event {
+	return warning("KueueUntested", "Watch", "Kueue's manager has version %s, and Tranche is tested beside %s: it goes on, but takes no cohort tree over. Install %s, or try staged JobSets on a test cluster first",
+		version, tested, tested)
+}
+
 // FlavorInUse reports what keeps a ResourceFlavor that is being deleted.
 func FlavorInUse(clusterQueues []string) Event {
 	return warning("InUse", "Delete", "Not deleted yet: ClusterQueues %s use the flavor in spec.resourceGroups, and quota Workloads are admitted to it; remove the flavor from these ClusterQueues", strings.Join(clusterQueues, ", "))

@@ -104,6 +104,8 @@ func all() []struct {
 		{"ClusterQueue", events.TakenOver(2)},
 		{"ClusterQueue", events.TakenOverUnchecked(2, "v0.19.x")},
 		{"ClusterQueue", events.HandedBack()},
+		{"ConfigMap tranche-guards", events.KueueMissing()},
+		{"ConfigMap tranche-guards", events.KueueUntested("v0.20.1", "v0.19.x")},
 		{"ClusterQueue", events.LedgerMismatch("8 nvidia.com/gpu of flavor a100", "quota Workload team-a/train holds 16", "the charge was corrected")},
 	}
 }

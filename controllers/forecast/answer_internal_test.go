@@ -169,7 +169,7 @@ func TestWithoutFinished(t *testing.T) {
 		s.Workloads = append(s.Workloads, finished(stageOf(name, "load", "0")))
 	}
 	s.Workloads = append(s.Workloads, stageOf("ends", "train", "1"), finished(stageOf("ended", "train", "1")), finished(&kueue.Workload{}), &kueue.Workload{})
-	got := withoutFinished(s)
+	got := WithoutFinished(s)
 	if len(got.JobSets) != 2 || got.JobSets[1].Name != "ends" || len(got.Workloads) != 4 {
 		t.Errorf("%d JobSets, want runs and ends; %d quota Workloads, want 4", len(got.JobSets), len(got.Workloads))
 	}

@@ -88,12 +88,12 @@ func (p *Predictor) round(ctx context.Context) error {
 
 // read returns the parts of the queues, in the order in which they are to be predicted, and how long earlier runs took.
 func (p *Predictor) read(ctx context.Context, now time.Time) ([]part, *simulator.Durations, error) {
-	all, err := read(ctx, p.config.Cache, p.config.Configuration, now)
+	all, err := Read(ctx, p.config.Cache, p.config.Configuration, now)
 	if err != nil {
 		return nil, nil, err
 	}
 	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(all)}
-	parts := named(simulator.Parts(withoutFinished(all)))
+	parts := named(simulator.Parts(WithoutFinished(all)))
 	predicted := make(map[string]time.Time, len(parts))
 	oldest, isComplete := all.TakenAt, true
 	for _, part := range parts {

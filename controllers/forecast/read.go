@@ -26,9 +26,9 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// read returns a snapshot of the objects in the cache. They still belong to the cache: neither it nor a simulation changes them. It has the kinds
+// Read returns a snapshot of the objects in the cache. They still belong to the cache: neither it nor a simulation changes them. It has the kinds
 // that the manager watches, and of pods only those that terminate. These are all that a simulation reads.
-func read(ctx context.Context, cache client.Reader, config *configapi.Configuration, now time.Time) (*snapshot.Snapshot, error) {
+func Read(ctx context.Context, cache client.Reader, config *configapi.Configuration, now time.Time) (*snapshot.Snapshot, error) {
 	s := &snapshot.Snapshot{TakenAt: now.UTC().Truncate(time.Second), Configuration: config}
 	var (
 		namespaces    corev1.NamespaceList
@@ -93,9 +93,9 @@ func sorted[T any, P interface {
 	return all
 }
 
-// withoutFinished returns a snapshot without the JobSets that have finished and hold no quota, and without their quota Workloads and those of other
+// WithoutFinished returns a snapshot without the JobSets that have finished and hold no quota, and without their quota Workloads and those of other
 // jobs that have finished: they have no influence on what follows.
-func withoutFinished(s *snapshot.Snapshot) *snapshot.Snapshot {
+func WithoutFinished(s *snapshot.Snapshot) *snapshot.Snapshot {
 	runs, terminal := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, js := range s.JobSets {
 		terminal[js.UID] = js.Status.TerminalState != ""

@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,10 +94,10 @@ func TestReplace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var left map[string]int
-	store.Use(func(m *dashboard.Model) { left = m.Namespaces(dashboard.Viewer{}) })
-	if left["one"] != 1 || left["other"] != 1 {
-		t.Errorf("objects by namespace: %v, want one in each", left)
+	var left []dashboard.NamespaceRow
+	store.Use(func(m *dashboard.Model) { left = m.Namespaces(dashboard.Viewer{}, "", dashboard.Window{}).Items })
+	if !slices.Equal(left, []dashboard.NamespaceRow{{Name: "one", Objects: 1}, {Name: "other", Objects: 1}}) {
+		t.Errorf("namespaces: %v, want one object in each", left)
 	}
 	if err := one.Add("no object"); err == nil {
 		t.Error("a text is taken for an object")

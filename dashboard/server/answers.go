@@ -2,12 +2,14 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -32,7 +34,7 @@ func (s *server) about(r *http.Request, session *access.Session) (answerer, erro
 		answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
 		if session != nil {
 			// To look at all namespaces counts those of which the rights are not read yet.
-			s.Store.Use(func(m *dashboard.Model) { m.Namespaces(v) })
+			s.Store.Use(func(m *dashboard.Model) { m.Namespaces(v, "", dashboard.Window{}) })
 			answer.User = session.Name()
 			_, answer.CanSignOut = tokenOf(r)
 			if n := session.Unknown(); n > 0 {
@@ -46,18 +48,17 @@ func (s *server) about(r *http.Request, session *access.Session) (answerer, erro
 }
 
 // namespaces answers apart from about, which the page reads after each change: there can be thousands.
-func (s *server) namespaces(*http.Request, *access.Session) (answerer, error) {
-	return func(v dashboard.Viewer) (any, error) {
-		var answer struct {
-			Objects map[string]int `json:"objects"`
-		}
-		s.Store.Use(func(m *dashboard.Model) { answer.Objects = m.Namespaces(v) })
+func (s *server) namespaces(r *http.Request, _ *access.Session) (answerer, error) {
+	q := parametersOf(r)
+	text, window := q.text("text"), q.window()
+	return func(v dashboard.Viewer) (answer any, err error) {
+		s.Store.Use(func(m *dashboard.Model) { answer = m.Namespaces(v, text, window) })
 		return answer, nil
-	}, nil
+	}, q.end()
 }
 
 func (s *server) queues(r *http.Request, _ *access.Session) (answerer, error) {
-	q := reader{values: r.URL.Query()}
+	q := parametersOf(r)
 	states := []string{
 		dashboard.QueuesPending, dashboard.QueuesBorrowing, dashboard.QueuesLending, dashboard.QueuesIdle, dashboard.QueuesInactive,
 	}
@@ -68,7 +69,7 @@ func (s *server) queues(r *http.Request, _ *access.Session) (answerer, error) {
 	return func(v dashboard.Viewer) (answer any, err error) {
 		s.Store.Use(func(m *dashboard.Model) { answer = m.Queues(v, filter, window) })
 		return answer, nil
-	}, q.err
+	}, q.end()
 }
 
 func (s *server) queue(r *http.Request, _ *access.Session) (answerer, error) {
@@ -85,7 +86,7 @@ func (s *server) queue(r *http.Request, _ *access.Session) (answerer, error) {
 }
 
 func (s *server) workloads(r *http.Request, _ *access.Session) (answerer, error) {
-	q := reader{values: r.URL.Query()}
+	q := parametersOf(r)
 	filter := dashboard.WorkloadFilter{
 		List:      q.oneOf("list", []string{dashboard.ListPending, dashboard.ListHolding, dashboard.ListOther}),
 		Namespace: q.text("namespace"), Queue: q.text("queue"), Text: q.text("text"),
@@ -101,11 +102,11 @@ func (s *server) workloads(r *http.Request, _ *access.Session) (answerer, error)
 			return nil, apierrors.NewNotFound(kueue.Resource("clusterqueues"), name)
 		}
 		return answer, nil
-	}, q.err
+	}, q.end()
 }
 
 func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
-	q := reader{values: r.URL.Query()}
+	q := parametersOf(r)
 	filter := dashboard.JobSetFilter{
 		Namespace: q.text("namespace"), Queue: q.text("queue"), ClusterQueue: q.text("clusterQueue"), Text: q.text("text"),
 		State: dashboard.JobSetState(q.oneOf("state", texts(dashboard.JobSetStates()))),
@@ -119,11 +120,14 @@ func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 			answer = m.JobSets(v, filter, window)
 		})
 		return answer, nil
-	}, q.err
+	}, q.end()
 }
 
 func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, error) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if len(slices.Concat(content.IsPathSegmentName(key.Namespace), content.IsPathSegmentName(key.Name))) > 0 {
+		return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name) // clients send no requests for such names
+	}
 	if session != nil {
 		// A JobSet that may not be seen and one that does not exist look the same.
 		isAllowed := false
@@ -146,31 +150,48 @@ func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, err
 }
 
 func (s *server) search(r *http.Request, _ *access.Session) (answerer, error) {
-	q := reader{values: r.URL.Query()}
+	q := parametersOf(r)
 	text := q.text("text")
 	return func(v dashboard.Viewer) (any, error) {
 		var found []dashboard.Found
 		s.Store.Use(func(m *dashboard.Model) { found = m.Search(v, text) })
 		return map[string]any{"items": found}, nil
-	}, q.err
+	}, q.end()
 }
 
 // A reader reads the parameters of a request, and keeps the first error.
 type reader struct {
 	values url.Values
-	err    error
+	// known are the names of those that were read.
+	known []string
+	err   error
 }
 
-func (q *reader) text(name string) string {
-	text := q.values.Get(name)
-	if len(text) > maxText {
-		q.fail("%s has %d characters: at most %d are allowed", name, len(text), maxText)
+func parametersOf(r *http.Request) *reader {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &reader{values: values}
+	if err != nil {
+		q.fail("the parameters cannot be read: %v", err)
 	}
-	return text
+	return q
+}
+
+// text returns a parameter, or nothing if it is missing.
+func (q *reader) text(name string) string {
+	q.known = append(q.known, name)
+	switch all := q.values[name]; {
+	case len(all) > 1:
+		q.fail("%s is given %d times: it may be given once", name, len(all))
+	case len(all) == 1 && len(all[0]) > maxText:
+		q.fail("%s has %d characters: at most %d are allowed", name, len(all[0]), maxText)
+	case len(all) == 1:
+		return all[0]
+	}
+	return ""
 }
 
 func (q *reader) oneOf(name string, allowed []string) string {
-	text := q.values.Get(name)
+	text := q.text(name)
 	if text != "" && !slices.Contains(allowed, text) {
 		q.fail("%s is %q: it must be one of %q", name, text, allowed)
 	}
@@ -178,7 +199,7 @@ func (q *reader) oneOf(name string, allowed []string) string {
 }
 
 func (q *reader) number(name string, highest int) int {
-	text := q.values.Get(name)
+	text := q.text(name)
 	if text == "" {
 		return 0
 	}
@@ -192,6 +213,16 @@ func (q *reader) number(name string, highest int) int {
 func (q *reader) window() dashboard.Window {
 	const highest = 1 << 30
 	return dashboard.Window{Offset: q.number("offset", highest), Limit: q.number("limit", dashboard.MaxLimit)}
+}
+
+// end returns the first error. A parameter that was not read is one: its user takes it for a filter.
+func (q *reader) end() error {
+	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+		if !slices.Contains(q.known, name) {
+			q.fail("%.60q is not a parameter of this path: it must be one of %q", name, q.known)
+		}
+	}
+	return q.err
 }
 
 func (q *reader) fail(format string, args ...any) {

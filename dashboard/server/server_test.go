@@ -119,6 +119,7 @@ func TestTenThousandPending(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
 	url := start(t, pendingStore(1), nil)
 	for path, want := range map[string]struct {
 		status int
@@ -136,18 +137,40 @@ func TestAnswers(t *testing.T) {
 		"/api/v1/queues/q":                                 {http.StatusOK, `"states":{"Pending":1}`},
 		"/api/v1/queues/none":                              {http.StatusNotFound, `clusterqueues.kueue.x-k8s.io \"none\" not found`},
 		"/api/v1/queues/none/workloads":                    {http.StatusNotFound, "not found"},
+		"/api/v1/queues/q%2Fworkloads":                     {http.StatusNotFound, `\"q/workloads\" not found`},
+		"/api/v1/queues/%3Cscript%3E":                      {http.StatusNotFound, `\"\u003cscript\u003e\" not found`},
+		"/api/v1/jobsets/te%2Fam/js":                       {http.StatusNotFound, "not found"},
 		"/api/v1/queues/q/workloads":                       {http.StatusOK, `"name":"w-00000"`},
 		"/api/v1/queues/q/workloads?list=wrong":            {http.StatusBadRequest, "list is"},
 		"/api/v1/queues/q/workloads?state=wrong":           {http.StatusBadRequest, "state is"},
 		"/api/v1/jobsets":                                  {http.StatusOK, `"items":[]`},
-		"/api/v1/jobsets?text=" + strings.Repeat("x", 254): {http.StatusBadRequest, "at most 253 are allowed"},
+		"/api/v1/jobsets?text=" + strings.Repeat("x", 254): {http.StatusBadRequest, "text has 254 characters: at most 253 are allowed"},
+		"/api/v1/jobsets?state=" + long:                    {http.StatusBadRequest, "state has 10000 characters"},
+		"/api/v1/jobsets?offset=" + long:                   {http.StatusBadRequest, "offset has 10000 characters"},
+		"/api/v1/jobsets?" + long + "=1":                   {http.StatusBadRequest, `xxx\" is not a parameter of this path`},
+		"/api/v1/jobsets?state=waiting":                    {http.StatusBadRequest, `state is \"waiting\": it must be one of`},
+		"/api/v1/jobsets?sort=age":                         {http.StatusBadRequest, `\"sort\" is not a parameter of this path: it must be one of [\"namespace\"`},
+		"/api/v1/jobsets?namespace=a&namespace=b":          {http.StatusBadRequest, "namespace is given 2 times"},
+		"/api/v1/jobsets?text=%zz":                         {http.StatusBadRequest, `the parameters cannot be read: invalid URL escape \"%zz\"`},
+		"/api/v1/jobsets?limit=-1":                         {http.StatusBadRequest, "limit is"},
+		"/api/v1/jobsets?offset=99999999999999999999":      {http.StatusBadRequest, "offset is"},
+		"/api/v1/namespaces":                               {http.StatusOK, `{"total":1,"offset":0,"items":[{"name":"team","objects":1}]}`},
+		"/api/v1/namespaces?text=none":                     {http.StatusOK, `{"total":0,"offset":0,"items":[]}`},
+		"/api/v1/namespaces?limit=1000":                    {http.StatusBadRequest, "limit is"},
 		"/api/v1/jobsets/team/js":                          {http.StatusOK, `"name":"js"`},
 		"/api/v1/jobsets/team/none":                        {http.StatusNotFound, "not found"},
 		"/api/v1/search?text=Q":                            {http.StatusOK, `"kind":"ClusterQueue"`},
+		"/api/v1/search?name=q":                            {http.StatusBadRequest, `\"name\" is not a parameter of this path: it must be one of [\"text\"]`},
 		"/api/v1/none":                                     {http.StatusNotFound, "/api/v1/none is not served"},
 	} {
-		t.Run(path, func(t *testing.T) {
+		t.Run(path[:min(len(path), 80)], func(t *testing.T) {
 			status, body, header := get(t, url+path)
+			if contentType := header.Get("Content-Type"); strings.HasPrefix(path, "/api/") && contentType != "application/json; charset=utf-8" {
+				t.Errorf("Content-Type is %q", contentType)
+			}
+			if status >= http.StatusBadRequest && len(body) > 1000 {
+				t.Errorf("an error has %d bytes", len(body))
+			}
 			if status != want.status || !strings.Contains(body, want.part) {
 				t.Errorf("status %d, want %d with %q: %s", status, want.status, want.part, body)
 			}

@@ -208,7 +208,7 @@ func TestUserOfOneNamespace(t *testing.T) {
 	if _, body := s.do(t, http.MethodGet, "/api/v1/jobsets", "ada", nil); !strings.Contains(body, "team-js") || strings.Contains(body, "other") || !strings.Contains(body, `"hidden":1`) {
 		t.Errorf("JobSets: %s", body)
 	}
-	if _, body := s.do(t, http.MethodGet, "/api/v1/namespaces", "ada", nil); body != `{"objects":{"team":2}}`+"\n" {
+	if _, body := s.do(t, http.MethodGet, "/api/v1/namespaces", "ada", nil); body != `{"total":1,"offset":0,"items":[{"name":"team","objects":2}]}`+"\n" {
 		t.Errorf("namespaces: %s", body)
 	}
 	for path, want := range map[string]int{
@@ -329,7 +329,7 @@ func TestStreamOfUnknownRights(t *testing.T) {
 			if body := get("about").Body.String(); strings.Contains(body, "gaps") {
 				t.Errorf("later about: %s", body)
 			}
-			if body := get("namespaces").Body.String(); !strings.Contains(body, `{"team":2}`) {
+			if body := get("namespaces").Body.String(); !strings.Contains(body, `[{"name":"team","objects":2}]`) {
 				t.Errorf("later namespaces: %s", body)
 			}
 		})

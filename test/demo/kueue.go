@@ -133,8 +133,7 @@ func jobRow(w *kueue.Workload, job *metav1.OwnerReference) row {
 
 // joinCohort puts the ClusterQueues of the teams into one cohort, and lets our manager judge each reservation of Kueue for a stage.
 func (s *script) joinCohort(ctx context.Context, w *testenv.World) error {
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: stageCheck}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
-	if err := w.Admin.Create(ctx, check); err != nil {
+	if err := w.Admin.Create(ctx, safetyCheck()); err != nil {
 		return fmt.Errorf("create AdmissionCheck %s: %w", stageCheck, err)
 	}
 	for _, team := range s.teams {
@@ -143,13 +142,22 @@ func (s *script) joinCohort(ctx context.Context, w *testenv.World) error {
 			return fmt.Errorf("read ClusterQueue %s: %w", team, err)
 		}
 		before := queue.DeepCopy()
-		queue.Spec.CohortName = "teams"
-		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: stageCheck}}}
+		join(queue)
 		if err := w.Admin.Patch(ctx, queue, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("put ClusterQueue %s into a cohort: %w", team, err)
 		}
 	}
 	return nil
+}
+
+// join puts a ClusterQueue into the cohort.
+func join(queue *kueue.ClusterQueue) {
+	queue.Spec.CohortName = "teams"
+	queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: stageCheck}}}
+}
+
+func safetyCheck() *kueue.AdmissionCheck {
+	return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: stageCheck}, Spec: kueue.AdmissionCheckSpec{ControllerName: apis.StageSafetyController}}
 }
 
 // submitSweeps creates the Jobs that Kueue manages, and returns their number.

@@ -31,6 +31,9 @@ type script struct {
 	quota map[string]int64
 }
 
+// teams returns the namespaces of config/samples/queues.
+func teams() []string { return []string{"team-a", "team-b"} }
+
 // loadScript applies the queues of config/samples/demo, and makes copies of its JobSets for each team.
 func loadScript(ctx context.Context, w *testenv.World) (*script, error) {
 	dir := filepath.Join(w.Root, "config", "samples", "demo")
@@ -41,7 +44,7 @@ func loadScript(ctx context.Context, w *testenv.World) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &script{teams: []string{"team-a", "team-b"}, quota: map[string]int64{}}
+	s := &script{teams: teams(), quota: map[string]int64{}}
 	for _, team := range s.teams {
 		var queue kueue.ClusterQueue
 		if err := w.Admin.Get(ctx, client.ObjectKey{Name: team}, &queue); err != nil {

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/access"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -123,6 +124,7 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 			_, body = admin.get(ctx, g, "/api/v1/jobsets/"+mine+"/fine-tune")
 			g.Expect(body).To(And(ContainSubstring(`"state":"Pending"`), ContainSubstring(`"explanation":{`)))
 			g.Expect(body).To(ContainSubstring(`"name":"confidential"`), "the holder of the missing quota")
+			g.Expect(body).To(ContainSubstring("Workload "+t.namespace+"/confidential ends ("), "what would let it in")
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
@@ -131,15 +133,14 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 			status, body := ada.get(ctx, g, "/api/v1/jobsets/"+mine+"/fine-tune")
 			g.Expect(status).To(Equal(http.StatusOK))
 			g.Expect(body).To(And(ContainSubstring(`"explanation":{`), ContainSubstring(`"holders":[{"kind":"Workload"`), Not(ContainSubstring("confidential"))))
+			g.Expect(body).To(And(ContainSubstring("in a ClusterQueue that you may not read, from 4 to 5"), ContainSubstring(`"a quota Workload of another namespace ends"`)))
 			_, body = ada.get(ctx, g, "/api/v1/jobsets")
 			g.Expect(body).To(And(ContainSubstring("fine-tune"), ContainSubstring(`"total":1`)))
 		}).WithContext(ctx).Should(Succeed())
-		var namespaces struct {
-			Objects map[string]int `json:"objects"`
-		}
+		var namespaces dashboard.Page[dashboard.NamespaceRow]
 		_, body := ada.get(ctx, Default, "/api/v1/namespaces")
 		Expect(json.Unmarshal([]byte(body), &namespaces)).To(Succeed())
-		Expect(namespaces.Objects).To(And(HaveLen(1), HaveKey(mine)))
+		Expect(namespaces.Items).To(ConsistOf(HaveField("Name", mine)))
 		for path, want := range map[string]int{
 			"queues": http.StatusOK, "queues/" + t.clusterQueue.Name: http.StatusNotFound, "search?text=conf": http.StatusOK,
 			"queues/" + t.clusterQueue.Name + "/workloads?list=holding": http.StatusNotFound,
@@ -178,7 +179,7 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 	}, SpecTimeout(patience))
 
 	It("shows a user without rights nothing, and others only the page to sign in", func(ctx SpecContext) {
-		for path, want := range map[string]string{"queues": `"total":0`, "jobsets": `"total":0`, "search?text=e": `"items":[]`, "namespaces": `"objects":{}`} {
+		for path, want := range map[string]string{"queues": `"total":0`, "jobsets": `"total":0`, "search?text=e": `"items":[]`, "namespaces": `"items":[]`} {
 			status, body := eve.get(ctx, Default, "/api/v1/"+path)
 			Expect(status).To(Equal(http.StatusOK))
 			Expect(body).To(ContainSubstring(want), path)

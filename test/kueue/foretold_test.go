@@ -50,13 +50,16 @@ func expectForetold(ctx SpecContext) {
 	Expect(json.Unmarshal(out.Bytes(), &report)).To(Succeed())
 	Expect(report.Starts.Earlier).To(Equal(foretold-1), "as a whole each waits for those before")
 	Expect(report.Resources).To(ConsistOf(HaveField("Name", gpu)))
-	slowest := time.Duration(0)
+	// took is how long the Job of each stage ran, by JobSet and stage: the replays take these durations.
+	took, held := map[string]time.Duration{}, 0.0
 	for _, js := range whole {
 		for _, stage := range foretoldStages {
 			job := childOf(ctx, js, stage.name)
-			slowest = max(slowest, job.Status.CompletionTime.Sub(job.Status.StartTime.Time)-stageSeconds*time.Second)
+			took[job.Name] = job.Status.CompletionTime.Sub(job.Status.StartTime.Time)
+			held += float64(stage.gpus) * took[job.Name].Seconds()
 		}
 	}
+	Expect(report.Resources[0].HeldStaged).To(Equal(held), "each stage holds its GPUs for as long as its Job ran")
 
 	Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{})).To(Succeed())
 	startBeside(ctx)
@@ -66,33 +69,41 @@ func expectForetold(ctx SpecContext) {
 	seen := map[string]*course{}
 	for _, js := range staged {
 		awaitCompletion(ctx, js)
-		seen[js.Name] = courseOf(ctx, js)
-		slowest = max(slowest, seen[js.Name].slowest)
+		seen[js.Name] = courseOf(ctx, js, took)
 	}
 	handBack(ctx, "happened")
 
-	// The replay does not know for how long the managers, the API server and the kubelets take: per stage at most what the slowest of all has taken, and a
-	// second, since times are whole seconds. That adds up over the stages that wait for each other.
-	perStage := slowest + time.Second
-	happened := 0.0
+	// The error of the simulator is what it leaves out: the time that the managers, the API server and the kubelets take, until a stage is admitted that
+	// need not wait any longer, and by which it holds its quota longer than the Job of the same stage has run before. It adds up over stages that wait for
+	// each other. Measured in 4 runs on a busy machine: 0 to 1 second of 4 for each stage, 0 to 1 for starts, of which the last one waits for a stage, 0 to 3
+	// for finishes after 2 to 5 stages, and 2 to 10 percent of what is held. Times are whole seconds, and each comparison has two differences of them.
+	const rounding = 2 * time.Second
+	var runs []run
+	for _, c := range seen {
+		runs = append(runs, c.stages...)
+	}
+	slices.SortFunc(runs, func(a, b run) int { return a.to.Compare(b.to) })
+	happened, worst, longer := 0.0, time.Duration(0), 0.0
 	for i, js := range whole {
 		is := seen[js.Name]
 		happened += is.gpuSeconds
+		longer = max(longer, is.longer)
 		isForetold := predictionFor(&report, js)
 		origin, now := whole[0].CreationTimestamp.Time, staged[0].CreationTimestamp.Time
 		started, finished := isForetold.StartedStaged.Sub(origin)-is.started.Sub(now), isForetold.FinishedStaged.Sub(origin)-is.finished.Sub(now)
-		GinkgoWriter.Printf("%s starts %s and finishes %s earlier than foretold, after %d and %d stages that wait for each other, each off by up to %s\n",
-			js.Name, started, finished, longestChain(seen, is.started), longestChain(seen, is.finished), perStage)
-		Expect(started.Abs()).To(BeNumerically("<=", time.Duration(longestChain(seen, is.started)+1)*perStage), js.Name)
-		Expect(finished.Abs()).To(BeNumerically("<=", time.Duration(longestChain(seen, is.finished)+1)*perStage), js.Name)
+		toStart, toFinish := leftOut(runs, is.started)+is.stages[0].delay(runs), leftOut(runs, is.finished)
+		worst = max(worst, started.Abs(), finished.Abs())
+		GinkgoWriter.Printf("%s starts %s and finishes %s earlier than foretold, which leaves out %s and %s\n", js.Name, started, finished, toStart, toFinish)
+		Expect(started.Abs()).To(BeNumerically("<=", toStart+rounding), js.Name)
+		Expect(finished.Abs()).To(BeNumerically("<=", toFinish+rounding), js.Name)
 		if i > 0 {
 			Expect(is.started.Before(seen[whole[i-1].Name].started)).To(BeFalse(), "%s starts before %s", js.Name, whole[i-1].Name)
 			Expect(isForetold.StartedStaged.Before(predictionFor(&report, whole[i-1]).StartedStaged)).To(BeFalse(), "%s is foretold to start before %s", js.Name, whole[i-1].Name)
 		}
 	}
-	ratio, mostRatio := happened/report.Resources[0].HeldStaged, 1+perStage.Seconds()/stageSeconds
-	AddReportEntry("shadow", fmt.Sprintf("%.0f GPU-seconds held, %.0f foretold, %.0f as a whole; per stage up to %s are not simulated", happened, report.Resources[0].HeldStaged, report.Resources[0].Held, perStage))
-	Expect(ratio).To(And(BeNumerically("<=", mostRatio), BeNumerically(">=", 1/mostRatio)))
+	AddReportEntry("shadow", fmt.Sprintf("%.0f GPU-seconds held, %.0f foretold, %.0f as a whole; times are off by up to %s in stages, and by %.0fs as a whole",
+		happened, held, report.Resources[0].Held, worst, report.Error.MaxSeconds))
+	Expect(happened / held).To(And(BeNumerically("<=", 1+longer), BeNumerically(">=", 1/(1+longer))))
 	Expect(happened).To(BeNumerically("<", report.Resources[0].Held), "stages hold less than whole JobSets")
 }
 
@@ -141,20 +152,36 @@ func predictionFor(report *shadow.Report, js *jobsetapi.JobSet) shadow.Differenc
 	return same
 }
 
-// A course is when a JobSet ran in stages, and what it held. Its slowest stage has taken so much longer than its pods.
+// A course is when a JobSet ran in stages, and what it held.
 type course struct {
 	started, finished time.Time
 	stages            []run
 	gpuSeconds        float64
-	slowest           time.Duration
+	// longer is by which part of the duration that the replay knows a stage was longer or shorter, at most.
+	longer float64
 }
 
-// A run is the time for which a stage held quota.
-type run struct{ from, to time.Time }
+// A run is the time for which a stage held quota, since when it was due, and by how much it held quota longer than the replay knows.
+type run struct {
+	due, from, to time.Time
+	longer        time.Duration
+}
 
-func courseOf(ctx context.Context, js *jobsetapi.JobSet) *course {
+// delay returns for how long the stage was not admitted although nothing had to end any longer before.
+func (r *run) delay(all []run) time.Duration {
+	latest := r.due
+	for i := range all {
+		if other := all[i].to; other.After(latest) && !other.After(r.from) {
+			latest = other
+		}
+	}
+	return r.from.Sub(latest)
+}
+
+// courseOf returns the course of a JobSet. Jobs took so long when they ran before.
+func courseOf(ctx context.Context, js *jobsetapi.JobSet, took map[string]time.Duration) *course {
 	GinkgoHelper()
-	c := &course{}
+	c, due := &course{}, js.CreationTimestamp.Time
 	for _, stage := range foretoldStages {
 		w := stageOf(ctx, js, stage.name)
 		since := func(name string) time.Time {
@@ -164,32 +191,33 @@ func courseOf(ctx context.Context, js *jobsetapi.JobSet) *course {
 		if c.started.IsZero() {
 			c.started = admitted
 		}
-		c.finished, c.stages = ended, append(c.stages, run{admitted, ended})
+		known := took[childOf(ctx, js, stage.name).Name]
+		more := ended.Sub(admitted) - known
+		c.finished, c.stages = ended, append(c.stages, run{due, admitted, ended, max(0, more)})
+		due = ended
 		c.gpuSeconds += float64(stage.gpus) * ended.Sub(admitted).Seconds()
-		c.slowest = max(c.slowest, ended.Sub(admitted)-stageSeconds*time.Second)
+		c.longer = max(c.longer, more.Abs().Seconds()/known.Seconds())
 	}
 	return c
 }
 
-// longestChain returns how many stages can have waited for each other before a time: each ended before the next one began.
-func longestChain(all map[string]*course, until time.Time) int {
-	var runs []run
-	for _, c := range all {
-		runs = append(runs, c.stages...)
-	}
-	slices.SortFunc(runs, func(a, b run) int { return a.to.Compare(b.to) })
-	longest, most := make([]int, len(runs)), 0
-	for i, r := range runs {
+// leftOut returns the most that the replay leaves out of stages, ordered by their ends, that can have waited for each other before a time: each ended before
+// the next one began.
+func leftOut(runs []run, until time.Time) time.Duration {
+	sums, most := make([]time.Duration, len(runs)), time.Duration(0)
+	for i := range runs {
+		r := &runs[i]
 		if r.to.After(until) {
 			break
 		}
-		longest[i] = 1
-		for j, before := range runs[:i] {
-			if !before.to.After(r.from) {
-				longest[i] = max(longest[i], longest[j]+1)
+		before := time.Duration(0)
+		for k := range runs[:i] {
+			if !runs[k].to.After(r.from) {
+				before = max(before, sums[k])
 			}
 		}
-		most = max(most, longest[i])
+		sums[i] = before + r.delay(runs) + r.longer
+		most = max(most, sums[i])
 	}
 	return most
 }

@@ -12,11 +12,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -81,11 +84,21 @@ var _ = Describe("Requests", Ordered, ContinueOnFailure, func() {
 			Expect(env.Admin.Create(ctx, job)).To(Succeed())
 			waiting = append(waiting, workloadOf(ctx, job))
 		}
+		js := stagedJobSet(queue, map[string]string{apis.QueueLabel: "queue"}, "1")
+		Expect(env.Admin.Create(ctx, js)).To(Succeed())
+		stage := stageOf(ctx, js, "first")
+		waiting = append(waiting, stage)
+		// why is the message of Tranche about the stage of the JobSet. Kueue has another one.
+		why := ""
 		waitBecause := func(reason string) {
 			GinkgoHelper()
 			for _, w := range waiting {
 				Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, reason))
 			}
+			why = meta.FindStatusCondition(stage.Status.Conditions, apis.WaitingCondition).Message
+			Expect(meta.FindStatusCondition(stage.Status.Conditions, kueue.WorkloadQuotaReserved).Message).NotTo(ContainSubstring(why))
+			Eventually(read(ctx, js)).WithContext(ctx).Should(HaveField("Status.Conditions", ContainElement(And(
+				HaveField("Type", jobsetstatus.StageAdmitted), HaveField("Message", ContainSubstring(why))))))
 		}
 		waitBecause(kueue.WorkloadQuotaReservedReasonWaitingForQuota)
 		changes := 1 // that they wait at all
@@ -96,9 +109,11 @@ var _ = Describe("Requests", Ordered, ContinueOnFailure, func() {
 			waitBecause(kueue.WorkloadQuotaReservedReasonWaitingForQuota)
 			changes += 2
 		}
+		Expect(runTranche(ctx, "explain", "-n", queue, js.Name)).To(ContainSubstring(why))
+		Expect(statusWritesTo("jobsets", js)["tranche"]).To(BeNumerically("<=", changes+1), "one for each change, and one when the JobSet is new")
 		// Each of these requests would be answered by another one if the managers wrote in turns.
 		for _, w := range waiting {
-			of := statusWritesTo(w)
+			of := statusWritesTo("workloads", w)
 			GinkgoWriter.Printf("%d changes of why %s waits: %v\n", changes, w.Name, of)
 			Expect(of["tranche"]).To(Equal(changes), w.Name)
 			Expect(of["kueue"]).To(BeNumerically("<=", changes), w.Name)
@@ -204,12 +219,12 @@ func writesDuring(do func()) tally {
 // managers are the users of both.
 var managers = map[string]string{controlplane.KueueUser: "kueue", testenv.ManagerUser: "tranche"}
 
-// statusWritesTo counts the writes to the status of a quota Workload that were accepted, by manager.
-func statusWritesTo(w *kueue.Workload) map[string]int {
+// statusWritesTo counts the writes to the status of an object that were accepted, by manager.
+func statusWritesTo(resource string, object client.Object) map[string]int {
 	GinkgoHelper()
 	counts := map[string]int{}
 	eachRequest(func(r *request) {
-		is := r.ObjectRef.Resource == "workloads" && r.ObjectRef.Subresource == "status" && r.ObjectRef.Namespace == w.Namespace && r.ObjectRef.Name == w.Name
+		is := r.ObjectRef.Resource == resource && r.ObjectRef.Subresource == "status" && r.ObjectRef.Namespace == object.GetNamespace() && r.ObjectRef.Name == object.GetName()
 		if user := managers[r.User.Username]; user != "" && is && r.isWrite() && r.ResponseStatus.Code < 300 {
 			counts[user]++
 		}

@@ -4,11 +4,15 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -18,9 +22,10 @@ import (
 
 var _ = Describe("In a tree that was taken over", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx SpecContext) {
-		Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{Settings: map[string]any{"waitForPodsReady": map[string]any{
-			"timeout": "5s", "requeuingStrategy": map[string]any{"backoffBaseSeconds": 2, "backoffLimitCount": 1},
-		}}})).To(Succeed())
+		Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{Settings: map[string]any{
+			"integrations":     map[string]any{"frameworks": []string{"batch/job", "pod", "deployment", "statefulset"}},
+			"waitForPodsReady": map[string]any{"timeout": "5s", "requeuingStrategy": map[string]any{"backoffBaseSeconds": 2, "backoffLimitCount": 1}},
+		}})).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(env.Plane.RestartKueue(ctx, controlplane.KueueOptions{})).To(Succeed())
 		}, NodeTimeout(2*patience))
@@ -87,6 +92,76 @@ var _ = Describe("In a tree that was taken over", Ordered, ContinueOnFailure, fu
 		handBack(ctx, queue)
 	}, NodeTimeout(3*patience))
 
+	It("a Deployment and a StatefulSet run, and an elastic Job does not grow and says why", func(ctx SpecContext) {
+		const queue = "taken-kinds"
+		tenant(ctx, queue, 5)
+		elastic := named(lasting(newJob(queue, 1), "600"), "elastic")
+		elastic.Annotations, elastic.Spec.Completions = map[string]string{apis.ElasticJobAnnotation: "true"}, new(int32(2))
+		Expect(env.Admin.Create(ctx, elastic)).To(Succeed())
+		slice := workloadOf(ctx, elastic)
+		awaitRunning(ctx, elastic, slice, 1)
+		takeOver(ctx, queue)
+		deployment, statefulSet := newDeployment(queue, 2), newStatefulSet(queue, 2)
+		for _, object := range []client.Object{deployment, statefulSet} {
+			Expect(env.Admin.Create(ctx, object)).To(Succeed())
+		}
+		Eventually(read(ctx, deployment)).WithContext(ctx).Should(HaveField("Status.ReadyReplicas", BeEquivalentTo(2)))
+		Eventually(read(ctx, statefulSet)).WithContext(ctx).Should(HaveField("Status.ReadyReplicas", BeEquivalentTo(2)))
+		pods := func() map[string]types.UID {
+			GinkgoHelper()
+			var list corev1.PodList
+			Expect(env.Admin.List(ctx, &list, client.InNamespace(queue))).To(Succeed())
+			all := map[string]types.UID{}
+			for i := range list.Items {
+				all[list.Items[i].Name] = list.Items[i].UID
+			}
+			return all
+		}
+		running := pods()
+		Expect(running).To(HaveLen(5))
+
+		By("letting a pod of the Deployment wait for the quota that another one releases")
+		Expect(env.Admin.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`)))).To(Succeed())
+		waits := &kueue.Workload{}
+		Eventually(func(g Gomega) {
+			var list kueue.WorkloadList
+			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(queue))).To(Succeed())
+			g.Expect(list.Items).To(HaveLen(5), "one for each pod of the Deployment, one for the StatefulSet, and one for the elastic Job")
+			isWaiting := func(w kueue.Workload) bool { return w.Status.Admission == nil }
+			g.Expect(slices.ContainsFunc(list.Items, isWaiting)).To(BeTrue())
+			waits = list.Items[slices.IndexFunc(list.Items, isWaiting)].DeepCopy()
+			g.Expect(waits).To(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonWaitingForQuota))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(env.Admin.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)))).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(pods()).To(Equal(running), "the pod that waits is removed first") }).WithContext(ctx).Should(Succeed())
+
+		By("reporting that an elastic Job does not grow")
+		Expect(env.Admin.Patch(ctx, elastic, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":2}}`)))).To(Succeed())
+		larger := &kueue.Workload{}
+		Eventually(func(g Gomega) {
+			var list kueue.WorkloadList
+			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(queue))).To(Succeed())
+			i := slices.IndexFunc(list.Items, func(w kueue.Workload) bool { return w.Annotations[apis.SliceReplacementAnnotation] != "" })
+			g.Expect(i).To(BeNumerically(">=", 0))
+			larger = list.Items[i].DeepCopy()
+			g.Expect(larger).To(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonMisconfigured))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(runTranche(ctx, "takeover", queue, "--dry-run")).To(And(
+			ContainSubstring("- Workload "+queue+"/"+slice.Name+" of Job elastic, which has quota: "),
+			ContainSubstring("- Workload "+queue+"/"+larger.Name+" of Job elastic, which waits: ")))
+
+		By("handing them back as they run")
+		handBack(ctx, queue)
+		for name, uid := range running {
+			Expect(pods()).To(HaveKeyWithValue(name, uid), "nothing that runs is touched")
+		}
+		for _, object := range []client.Object{deployment, statefulSet} {
+			Expect(env.Admin.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		}
+		awaitRunning(ctx, elastic, larger, 2)
+		removePods(ctx, queue)
+	}, NodeTimeout(3*patience))
+
 	It("commands report why a Job waits, and where", func(ctx SpecContext) {
 		const queue = "taken-explained"
 		tenant(ctx, queue, 2)
@@ -106,6 +181,29 @@ var _ = Describe("In a tree that was taken over", Ordered, ContinueOnFailure, fu
 		handBack(ctx, queue)
 	}, NodeTimeout(3*patience))
 })
+
+// newDeployment returns a Deployment in the queue of a tenant, with 1 GPU per pod.
+func newDeployment(namespace string, replicas int32) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "serve", Labels: map[string]string{apis.QueueLabel: "queue"}}}
+	d.Spec.Replicas, d.Spec.Selector, d.Spec.Template = &replicas, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "serve"}}, servingTemplate("serve")
+	return d
+}
+
+// newStatefulSet returns a StatefulSet in the queue of a tenant, with 1 GPU per pod.
+func newStatefulSet(namespace string, replicas int32) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "store", Labels: map[string]string{apis.QueueLabel: "queue"}}}
+	s.Spec.Replicas, s.Spec.Selector, s.Spec.Template = &replicas, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "store"}}, servingTemplate("store")
+	s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+	return s
+}
+
+// servingTemplate returns a pod template whose pods run until they are deleted.
+func servingTemplate(app string) corev1.PodTemplateSpec {
+	template := newJob("", 1).Spec.Template
+	template.Labels, template.Annotations = map[string]string{"app": app}, map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
+	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	return template
+}
 
 // setActive activates or deactivates a quota Workload.
 func setActive(ctx context.Context, w *kueue.Workload, value string) {

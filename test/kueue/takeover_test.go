@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -79,63 +77,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		removePods(ctx, "taken-a")
 	}, NodeTimeout(3*patience))
 
-	It("have one engine at most when both managers are killed at each step", func(ctx SpecContext) {
-		const queue = "killed"
-		tenant(ctx, queue, 5)
-		auditing, stopAudit := context.WithCancel(ctx)
-		defer stopAudit()
-		auditor, err := invariants.Start(auditing, env.Admin)
-		Expect(err).NotTo(HaveOccurred())
-		number := 0
-		submit := func(count int) {
-			for range count {
-				number++
-				Expect(env.Admin.Create(ctx, named(lasting(newJob(queue, 2), "2"), fmt.Sprintf("job-%03d", number)))).To(Succeed())
-			}
-		}
-		running := named(lasting(newJob(queue, 1), "600"), "running")
-		Expect(env.Admin.Create(ctx, running)).To(Succeed())
-		Eventually(read(ctx, workloadOf(ctx, running))).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
-		uids := podUIDs(ctx, running)
-		submit(4)
-
-		By("killing them before, between and after the steps of a takeover")
-		killBoth(ctx, func() { annotate(ctx, apis.EngineTranche, queue) })
-		killBoth(ctx, func() { stop(ctx, kueue.Hold, queue) })
-		Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, queue)).To(HaveEach(Not(BeEmpty()))) }).WithContext(ctx).Should(Succeed())
-		killBoth(ctx, func() {})
-		Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, queue)).To(HaveEach("Tranche")) }).WithContext(ctx).Should(Succeed())
-		submit(4)
-		killBoth(ctx, func() {})
-
-		By("killing them before, between and after the steps of the way back")
-		killBoth(ctx, func() { annotate(ctx, apis.EngineKueue, queue) })
-		Eventually(func(g Gomega) { g.Expect(locksOf(ctx, g, queue)).To(HaveEach("")) }).WithContext(ctx).Should(Succeed())
-		killBoth(ctx, func() {
-			Eventually(func() error { return tryPatch(ctx, queue, `{"spec":{"stopPolicy":"None"}}`) }).WithContext(ctx).Should(Succeed())
-		})
-		submit(2)
-
-		By("finishing all Jobs in the end, none of them twice")
-		var jobs batchv1.JobList
-		Eventually(func(g Gomega) {
-			g.Expect(env.Admin.List(ctx, &jobs, client.InNamespace(queue))).To(Succeed())
-			for i := range jobs.Items {
-				if jobs.Items[i].Name != running.Name {
-					g.Expect(jobs.Items[i].Status.Succeeded).To(BeEquivalentTo(2), jobs.Items[i].Name)
-				}
-			}
-		}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
-		Expect(podUIDs(ctx, running)).To(Equal(uids), "nothing that runs is touched")
-		for i := range jobs.Items {
-			if jobs.Items[i].Name != running.Name {
-				Expect(podUIDs(ctx, &jobs.Items[i])).To(HaveLen(2), "each pod ran once")
-			}
-		}
-		violations, err := auditor.Violations(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(violations).To(BeEmpty())
-	}, NodeTimeout(5*patience))
+	It("have one engine at most when both managers are killed at each step", expectOneEngine, NodeTimeout(6*patience))
 
 	It("wait, and are Kueue's, while they are taken in part or not held", func(ctx SpecContext) {
 		inCohort := func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "half" }
@@ -204,12 +146,7 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		refused("a tree changes as a whole: tranche takeover verbs-a verbs-b", "", "takeover", "verbs-a")
 		refused("nothing to hand back: Kueue admits in ClusterQueue(s) verbs-a, verbs-b already", "", "hand-back", "verbs-a", "verbs-b")
 		refused("nothing has changed: answer y", "n\n", "takeover", "verbs-a", "verbs-b")
-		other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.KueueNamespace, Name: "kueue-controller-manager"}, Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{
-				ServiceAccountName: "kueue-controller-manager", Containers: []corev1.Container{{Name: "manager", Image: "registry.k8s.io/kueue/kueue:v0.18.1"}},
-			}},
-		}}
+		other := kueueDeployment("v0.18.1")
 		Expect(env.Admin.Create(ctx, other)).To(Succeed())
 		refused("Kueue's manager has version v0.18.1", "", "takeover", "verbs-a", "verbs-b", "--dry-run")
 		Expect(env.Admin.Delete(ctx, other)).To(Succeed())
@@ -217,6 +154,15 @@ var _ = Describe("Cohort trees that are taken over from Kueue", Ordered, Continu
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring("annotation tranche.dev/stop-policy: Hold, because it is held"))
 		Expect(locksOf(ctx, NewGomega(Fail), "verbs-a", "verbs-b")).To(HaveEach(""))
+
+		By("naming a Workload that Tranche does not admit, which is no obstacle")
+		topological := newWorkload(ctx, "verbs-b", func(w *kueue.Workload) {
+			w.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{Required: new(rack)}
+		})
+		out, err = tranche("", "takeover", "verbs-a", "verbs-b", "--dry-run")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(ContainSubstring("Workloads that Tranche does not admit: 1. "))
+		Expect(out).To(ContainSubstring("- Workload verbs-b/" + topological.Name + ", which waits: spec.podSets[0].topologyRequest is not supported"))
 
 		By("naming what is held if the user may change only a part")
 		partly := kubeconfigOfReader(ctx, "verbs-reader", "verbs-a")
@@ -271,17 +217,6 @@ func kubeconfigOfReader(ctx context.Context, user, clusterQueue string) string {
 	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(env.Plane.Kubeconfig(path, user)).To(Succeed())
 	return path
-}
-
-// killBoth makes a change, ends both managers at once, and starts them again. ClusterQueues cannot be changed while Kueue's manager is down.
-func killBoth(ctx context.Context, change func()) {
-	GinkgoHelper()
-	change()
-	killBeside()
-	Expect(env.Plane.KillComponent(controlplane.Kueue)).To(Succeed())
-	launchBeside()
-	Expect(env.Plane.StartComponent(ctx, controlplane.Kueue)).To(Succeed())
-	Expect(shared.manager.WaitReady(ctx)).To(Succeed())
 }
 
 // admitAs returns a function that admits a quota Workload in the ClusterQueue of its namespace as a user, and returns the answer of the API server.

@@ -137,7 +137,7 @@ func (o *Observer) adoptSpec(s *model.Stage, object *kueue.Workload) {
 	s.Index = number(object.Labels[apis.StageIndexLabel])
 	s.Attempt = number(object.Annotations[apis.AttemptAnnotation])
 	s.IsGrowth, s.IsAdopted = object.Labels[apis.GrowthLabel] != "", object.Annotations[apis.AdoptedAnnotation] != ""
-	s.Priority, s.Unsupported = priorityOf(object), unsupported(object)
+	s.Priority, s.Unsupported = priorityOf(object), Unsupported(object)
 	s.PodSets = object.Spec.PodSets
 	s.Pinned, s.IsGang = object.Annotations[apis.FlavorsAnnotation], object.Labels[apis.PodGroupKey] != ""
 	sameReclaimable := slices.Equal(s.Reclaimable, object.Status.ReclaimablePods)

@@ -11,8 +11,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// unsupported returns what a quota Workload asks for and Tranche does not support, or nothing.
-func unsupported(object *kueue.Workload) string {
+// Unsupported returns what a quota Workload asks for and Tranche does not support, and what to do, or nothing.
+func Unsupported(object *kueue.Workload) string {
 	if len(object.Spec.PreemptionGates) > 0 {
 		return "spec.preemptionGates are not supported: remove them"
 	}
@@ -22,9 +22,13 @@ func unsupported(object *kueue.Workload) string {
 				"remove the annotations kueue.x-k8s.io/podset-* from the pod template", i)
 		}
 	}
-	for _, key := range []string{apis.AllowedFlavorsAnnotation, apis.SliceNameAnnotation, apis.SliceReplacementAnnotation} {
+	if _, asks := object.Annotations[apis.AllowedFlavorsAnnotation]; asks {
+		return fmt.Sprintf("annotation %s is not supported: remove it", apis.AllowedFlavorsAnnotation)
+	}
+	// Kueue's controllers put these on each quota Workload of an elastic job.
+	for _, key := range []string{apis.SliceNameAnnotation, apis.SliceReplacementAnnotation} {
 		if _, asks := object.Annotations[key]; asks {
-			return fmt.Sprintf("annotation %s is not supported: remove it", key)
+			return fmt.Sprintf("annotation %s is not supported: submit the job without the annotation %s", key, apis.ElasticJobAnnotation)
 		}
 	}
 	if object.Labels[apis.ConcurrentParentLabel] == "true" {

@@ -362,7 +362,7 @@ type ExpectedStart struct {
 	First *int32 `json:"first,omitempty"`
 
 	// MaxWorkloads limits how many quota Workloads are simulated at once: those that are pending or hold quota in one tree of Cohorts. In larger trees
-	// no starts are predicted. It defaults to 10000.
+	// no starts are predicted, and the dashboard does not search what would let a stage in. It defaults to 10000.
 	MaxWorkloads *int32 `json:"maxWorkloads,omitempty"`
 
 	// WritesPerSecond limits how many JobSets get a new expected start per second. Those that start first come first. It defaults to 10.

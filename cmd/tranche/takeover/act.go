@@ -23,8 +23,8 @@ import (
 const editorRole = "tranche-queue-editor"
 
 var (
-	takeOver = verb{planTakeover, (*state).takeOver}
-	handBack = verb{planHandBack, (*state).handBack}
+	takeOver = verb{(*state).readUnsupported, planTakeover, (*state).takeOver}
+	handBack = verb{func(*state, context.Context) error { return nil }, planHandBack, (*state).handBack}
 )
 
 // A patch is a merge patch of a ClusterQueue.

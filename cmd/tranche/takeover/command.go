@@ -23,7 +23,7 @@ const (
 )
 
 // dataHelp is the part of the help about the output for programs.
-const dataHelp = "With -o json and -o yaml the output is one document: engine, clusterQueues with annotations and stopPolicy, obstacles, warnings, differences,\n" +
+const dataHelp = "With -o json and -o yaml the output is one document: engine, clusterQueues with annotations and stopPolicy, obstacles, warnings, unsupported, differences,\n" +
 	"message, and the result: Possible, Blocked, Done or Unfinished. The command does not ask then: --yes or --dry-run is required.\n\n"
 
 // flags are those of both verbs.
@@ -50,8 +50,8 @@ func NewCommand(version string) *cobra.Command {
 		Use:   "takeover CLUSTERQUEUE...",
 		Short: "Let Tranche admit in cohort trees, beside Kueue",
 		Long: "Let Tranche admit in cohort trees instead of Kueue, in the mode Beside. The arguments are all ClusterQueues of each tree. The command prints what\n" +
-			"stands in the way, how to correct it, and what will differ. Then it asks, sets the annotation tranche.dev/engine: Tranche and\n" +
-			"spec.stopPolicy: Hold, and waits until Tranche admits. Nothing that runs is touched, and what waits keeps its place.\n\n" +
+			"stands in the way, how to correct it, what will differ, and which Workloads Tranche does not admit. Then it asks, sets the annotation\n" +
+			"tranche.dev/engine: Tranche and spec.stopPolicy: Hold, and waits until Tranche admits. Nothing that runs is touched, and what waits keeps its place.\n\n" +
 			dataHelp +
 			"Exit code: 0 if Tranche admits, or with --dry-run could; 1 if something stands in the way, or the change is unfinished; 2 on bad input.",
 		Example: "  tranche takeover research serving --dry-run\n  tranche takeover research serving --yes -o json",
@@ -85,8 +85,9 @@ func NewHandBackCommand(version string) *cobra.Command {
 	return cmd
 }
 
-// A verb makes a plan for trees, and carries it out.
+// A verb reads what only it needs, makes a plan for trees, and carries it out.
 type verb struct {
+	read func(*state, context.Context) error
 	plan func(*state) (*Plan, error)
 	act  func(*state, context.Context, *Plan) error
 }
@@ -104,6 +105,9 @@ func (f *flags) run(cmd *cobra.Command, names []string, v verb) error {
 	}
 	seen, err := read(cmd.Context(), c.Client, names)
 	if err != nil {
+		return err
+	}
+	if err := v.read(seen, cmd.Context()); err != nil {
 		return err
 	}
 	p, err := v.plan(seen)

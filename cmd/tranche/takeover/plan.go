@@ -15,7 +15,7 @@ import (
 
 // planTakeover returns what a takeover changes, or what stands in its way.
 func planTakeover(s *state) (*Plan, error) {
-	p := &Plan{Engine: apis.EngineTranche, Obstacles: s.whyNot(), Differences: s.differences()}
+	p := &Plan{Engine: apis.EngineTranche, Obstacles: s.whyNot(), Unsupported: s.unsupported, Differences: s.differences()}
 	for _, name := range s.names {
 		c := Change{Name: name, Annotations: map[string]*string{apis.EngineAnnotation: new(apis.EngineTranche)}, StopPolicy: kueue.Hold}
 		if wasHeld(s.queues[name]) {
@@ -83,30 +83,4 @@ func (s *state) checkMissing(verb string) error {
 	all := slices.Sorted(slices.Values(slices.Concat(s.names, s.missing)))
 	return fmt.Errorf("ClusterQueues of the same cohort tree are not named: %s; a tree changes as a whole: tranche %s %s",
 		strings.Join(s.missing, ", "), verb, strings.Join(all, " "))
-}
-
-// differences lists what Tranche does otherwise than Kueue in these ClusterQueues.
-func (s *state) differences() []string {
-	has := func(is func(*kueue.ClusterQueue) bool) bool {
-		return slices.ContainsFunc(s.names, func(name string) bool { return is(s.queues[name]) })
-	}
-	lines := []string{
-		"as many Workloads are admitted at once as fit, not one for each ClusterQueue in a cycle",
-		"a Workload tries all flavors on each attempt, not those behind the last one",
-		"fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's",
-		"why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive",
-	}
-	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.QueueingStrategy != kueue.StrictFIFO }) {
-		lines = append(lines, "quota is reserved for a Workload that has waited for reservation.after of Tranche's configuration (10m): smaller ones no longer overtake it without end")
-	}
-	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.Preemption != nil }) {
-		lines = append(lines, "the quota of a preemptor is reserved until its victims have terminated, and the same Workload is not preempted without end")
-	}
-	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.QueueingStrategy == kueue.StrictFIFO }) {
-		lines = append(lines, "the head of a StrictFIFO queue blocks no other if it can never fit, and does not keep quota that it would have to borrow")
-	}
-	if has(func(q *kueue.ClusterQueue) bool { return q.Spec.AdmissionChecksStrategy != nil }) {
-		lines = append(lines, "AdmissionChecks for stage safety are Ready with the admission: stages are admitted only if that is safe")
-	}
-	return append(lines, "more: docs/migrate-from-kueue.md#different")
 }

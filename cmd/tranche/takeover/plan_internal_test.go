@@ -3,11 +3,9 @@ package takeover
 import (
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,47 +58,6 @@ func textOf(t *testing.T, plan func(*state) (*Plan, error), s *state) (string, e
 		t.Fatal(err)
 	}
 	return out.String(), blocked
-}
-
-// TestDifferences lists what differs, and only what can: some lines are about fields that a ClusterQueue may not have.
-func TestDifferences(t *testing.T) {
-	always := []string{
-		"- as many Workloads are admitted at once as fit, not one for each ClusterQueue in a cycle",
-		"- a Workload tries all flavors on each attempt, not those behind the last one",
-		"- fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's",
-		"- why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive",
-	}
-	reservation := "- quota is reserved for a Workload that has waited for reservation.after of Tranche's configuration (10m): smaller ones no longer overtake it without end"
-	preemption := "- the quota of a preemptor is reserved until its victims have terminated, and the same Workload is not preempted without end"
-	strict := "- the head of a StrictFIFO queue blocks no other if it can never fit, and does not keep quota that it would have to borrow"
-	checks := "- AdmissionChecks for stage safety are Ready with the admission: stages are admitted only if that is safe"
-	preempts := func(q *kueue.ClusterQueue) { q.Spec.Preemption = &kueue.ClusterQueuePreemption{} }
-	isStrict := func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO }
-	isChecked := func(q *kueue.ClusterQueue) { q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{} }
-	for name, c := range map[string]struct {
-		changes []func(*kueue.ClusterQueue)
-		want    []string
-	}{
-		"plain":      {nil, []string{reservation}},
-		"preemption": {[]func(*kueue.ClusterQueue){preempts}, []string{reservation, preemption}},
-		"strict":     {[]func(*kueue.ClusterQueue){isStrict}, []string{strict}},
-		"checks":     {[]func(*kueue.ClusterQueue){isChecked}, []string{reservation, checks}},
-		"all":        {[]func(*kueue.ClusterQueue){preempts, isStrict, isChecked}, []string{preemption, strict, checks}},
-	} {
-		out, err := textOf(t, planTakeover, stateOf(func(s *state) {
-			for _, change := range c.changes {
-				change(s.queues["research"])
-			}
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, got, _ := strings.Cut(out, "What will differ:\n")
-		want := slices.Concat(always, c.want, []string{"- more: docs/migrate-from-kueue.md#different"})
-		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(got), "\n")); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", name, diff)
-		}
-	}
 }
 
 func TestPlanHandBack(t *testing.T) {

@@ -21,6 +21,8 @@ type Plan struct {
 	Obstacles []string `json:"obstacles,omitempty"`
 	// Warnings are what the user has to check.
 	Warnings []string `json:"warnings,omitempty"`
+	// Unsupported are the Workloads in the ClusterQueues that Tranche does not admit.
+	Unsupported []Unsupported `json:"unsupported,omitempty"`
 	// Differences are what will differ from the engine that admits now.
 	Differences []string `json:"differences,omitempty"`
 	Result      Result   `json:"result"`
@@ -90,6 +92,7 @@ func (p *Plan) writeText(out io.Writer) error {
 	for _, line := range p.Differences {
 		text.WriteString("- " + line + "\n")
 	}
+	writeUnsupported(&text, p.Unsupported)
 	_, err := io.WriteString(out, text.String())
 	return err
 }

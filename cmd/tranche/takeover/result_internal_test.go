@@ -25,7 +25,11 @@ func tree(change func(research, serving *kueue.ClusterQueue, s *state)) *state {
 	s := stateOf(func(s *state) {
 		s.names = append(s.names, "serving")
 		s.queues["serving"] = &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "serving"}, Spec: kueue.ClusterQueueSpec{StopPolicy: new(kueue.Hold)}}
-		s.queues["research"].Spec.Preemption = &kueue.ClusterQueuePreemption{}
+		s.queues["research"].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+		s.unsupported = []Unsupported{{
+			Namespace: "team", Name: "job-elastic-5a7d3", Owner: "Job elastic", ClusterQueue: "research", HoldsQuota: true,
+			Problem: "annotation kueue.x-k8s.io/workload-slice-name is not supported: submit the job without the annotation kueue.x-k8s.io/elastic-job",
+		}}
 	})
 	change(s.queues["research"], s.queues["serving"], s)
 	return s

@@ -30,6 +30,8 @@ type state struct {
 	obstacles, missing []string
 	// locks has the ClusterQueues that the lock names, with their state.
 	locks map[string]string
+	// unsupported are the Workloads of the ClusterQueues that Tranche does not admit. They are read for a takeover only.
+	unsupported []Unsupported
 	// isBeside is true if Tranche is installed beside Kueue, and kueueVersion is that of its manager, if it is known.
 	isBeside     bool
 	kueueVersion string

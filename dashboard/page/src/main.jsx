@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { signOut, useAnswer, useChanges } from "./api.js";
+import { query, signOut, useAnswer, useChanges } from "./api.js";
 import { clock, showAsOf } from "./format.js";
 import { JobSet } from "./jobset.jsx";
 import { JobSets } from "./jobsets.jsx";
@@ -55,16 +55,32 @@ function Gaps({ about }) {
   );
 }
 
-// Namespaces are what the filters by namespace propose, read when one of them gets the focus.
+// Namespaces are what the filters by namespace propose: the first ones whose names contain the text of the filter that has the focus.
 function Namespaces() {
-  const [asked, setAsked] = useState(0);
-  const { data } = useAnswer("namespaces", asked);
+  const [asked, setAsked] = useState({ text: "", times: 0 });
+  const { data } = useAnswer("namespaces" + query({ text: asked.text }), asked.times);
+  const shown = useRef([]);
+  if (data) {
+    shown.current = data.items; // they stay while those of another text are read
+  }
   useEffect(() => {
-    const ask = (e) => e.target.getAttribute("list") === "namespaces" && setAsked((n) => n + 1);
+    let timer;
+    const ask = (e) => {
+      if (e.target.getAttribute("list") === "namespaces") {
+        const text = e.target.value;
+        clearTimeout(timer);
+        timer = setTimeout(() => setAsked(({ times }) => ({ text, times: times + 1 })), 150);
+      }
+    };
     document.addEventListener("focusin", ask);
-    return () => document.removeEventListener("focusin", ask);
+    document.addEventListener("input", ask);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("focusin", ask);
+      document.removeEventListener("input", ask);
+    };
   }, []);
-  return <datalist id="namespaces">{Object.keys(data?.objects || {}).sort().map((n) => <option key={n} value={n} />)}</datalist>;
+  return <datalist id="namespaces">{shown.current.map((n) => <option key={n.name} value={n.name} />)}</datalist>;
 }
 
 function App() {

@@ -48,7 +48,8 @@ var _ = Describe("The dashboard of the manager", func() {
 		open(ctx, managerAddress, "jobsets")
 		see(ctx, "fine-tune", "large", "live")
 		open(ctx, managerAddress, "jobsets/team-vision/large")
-		see(ctx, "JobSet large", "WaitingForQuota", "Missing quota", "tranche explain -n team-vision large finds it")
+		see(ctx, "JobSet large", "WaitingForQuota", "Missing quota", "Any one of these would let it in:",
+			"raise nominalQuota of nvidia.com/gpu of flavor a100 in a ClusterQueue that you may not read, from 16 to ", "From a snapshot taken")
 		open(ctx, managerAddress, "jobsets/team-speech/secret-model")
 		see(ctx, "not found")
 		var cookies, text string

@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,6 +80,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	manager, err := env.StartManager(suite, testenv.ManagerOptions{Settings: map[string]any{
 		"dashboard":     map[string]any{"enable": true, "bindAddress": serves},
 		"expectedStart": map[string]any{"interval": "1s"},
+		"fairSharing":   map[string]any{"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
@@ -87,7 +89,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func(ctx SpecContext) { Expect(window.Stop(ctx)).To(Succeed()) }, NodeTimeout(patience))
 	makeQueues(ctx)
 	submitJobSets(ctx)
-	address = serve(env.AdminKubeconfig)
+	address = serve("--kubeconfig", env.AdminKubeconfig)
 }, NodeTimeout(5*time.Minute))
 
 // makeQueues makes a Cohort of two ClusterQueues, one of which borrows from the other.
@@ -99,7 +101,7 @@ func makeQueues(ctx context.Context) {
 	for name, gpus := range map[string]string{"vision": "16", "speech": "32"} {
 		Expect(env.CreateNamespace(ctx, "team-"+name, nil)).To(Succeed())
 		Expect(env.Admin.Create(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
-			CohortName: "research", NamespaceSelector: &metav1.LabelSelector{},
+			CohortName: "research", NamespaceSelector: &metav1.LabelSelector{}, FairSharing: &kueue.FairSharing{Weight: new(resource.MustParse("2"))},
 			ResourceGroups: []kueue.ResourceGroup{group("cpu", corev1.ResourceCPU, "64"), group("a100", gpu, gpus)},
 		}})).To(Succeed())
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
@@ -180,9 +182,9 @@ func stateOf(ctx context.Context, g Gomega, namespace, name string) string {
 }
 
 // serve runs `tranche dashboard` until the suite ends, and returns the URL that it prints.
-func serve(kubeconfig string, flags ...string) string {
+func serve(flags ...string) string {
 	GinkgoHelper()
-	cmd := exec.Command(filepath.Join(env.Root, "bin", "tranche"), append([]string{"dashboard", "--kubeconfig", kubeconfig}, flags...)...)
+	cmd := exec.Command(filepath.Join(env.Root, "bin", "tranche"), append([]string{"dashboard"}, flags...)...)
 	cmd.Stderr = GinkgoWriter
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()

@@ -13,15 +13,19 @@ import (
 )
 
 var _ = Describe("The dashboard of an administrator", func() {
-	It("shows the tree of queues with their quota", func(ctx SpecContext) {
+	It("shows the tree of queues with their quota and fair shares", func(ctx SpecContext) {
 		open(ctx, address, "queues")
 		see(ctx, "research", "speech", "vision", "40 of 16 used", "24 borrowed", "24 lent", "live")
+		// Of the 48 GPUs of the Cohort, 24 are borrowed: 500 thousandths at weight 1, and half of that at weight 2.
+		for name, share := range map[string]string{"vision": "250", "speech": "0", "research": "0"} {
+			seeElement(ctx, `tr:has(a[href$="`+name+`"]) [data-label="share"]`, share)
+		}
 		take(ctx, "queues.png")
 	}, SpecTimeout(specTimeout))
 
 	It("shows the line of a ClusterQueue with reasons", func(ctx SpecContext) {
 		open(ctx, address, "queues/vision")
-		see(ctx, "ClusterQueue vision", "team-vision/large", "WaitingForQuota", "1 quota Workload")
+		see(ctx, "ClusterQueue vision", "fair share 250 at weight 2", "team-vision/large", "WaitingForQuota", "1 quota Workload")
 		Eventually(func(g Gomega) {
 			var start string
 			g.Expect(window.Run(ctx, `return document.querySelector('tr:has(a[href$="/large"]) .start').innerText`, &start)).To(Succeed())
@@ -111,7 +115,7 @@ var _ = Describe("The dashboard of an administrator", func() {
 
 var _ = Describe("The dashboard of a user of one namespace", func() {
 	It("shows that namespace, and which rights are missing", func(ctx SpecContext) {
-		url := serve(kubeconfigOf(ctx, "ada", "team-vision"))
+		url := serve("--kubeconfig", kubeconfigOf(ctx, "ada", "team-vision"))
 		open(ctx, url, "jobsets")
 		see(ctx, "fine-tune", "Not everything is shown", "clusterqueues.kueue.x-k8s.io", `User "ada" cannot list resource "clusterqueues"`,
 			"tranche-dashboard-viewer", `only namespace "team-vision" is shown`, "ada on "+markup)

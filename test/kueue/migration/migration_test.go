@@ -146,19 +146,6 @@ func endPods(ctx context.Context, g Gomega, names ...string) {
 	}
 }
 
-func createQueues(ctx context.Context) {
-	GinkgoHelper()
-	Expect(env.CreateNamespace(ctx, namespace, nil)).To(Succeed())
-	Expect(env.Admin.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "cpu"}}})).To(Succeed())
-	Expect(env.Admin.Create(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: kueue.ClusterQueueSpec{
-		NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{{
-			CoveredResources: []corev1.ResourceName{"cpu"},
-			Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: sample.Amounts("cpu", "7")["cpu"]}}}},
-		}},
-	}})).To(Succeed())
-	Expect(env.Admin.Create(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cluster"}})).To(Succeed())
-}
-
 // submit creates a Job, a JobSet, a pod and a group of two pods.
 func submit(ctx context.Context, prefix string) {
 	GinkgoHelper()
@@ -172,7 +159,8 @@ func submit(ctx context.Context, prefix string) {
 }
 
 var _ = Describe("A cluster that Kueue manages", Ordered, func() {
-	BeforeAll(func(ctx SpecContext) { createQueues(ctx) }, NodeTimeout(patience))
+	var queues string
+	BeforeAll(func(ctx SpecContext) { queues = createQueues(ctx) }, NodeTimeout(patience))
 
 	It("is taken over as it runs by the steps of the page", func(ctx SpecContext) {
 		submit(ctx, "runs")
@@ -193,20 +181,21 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 			g.Expect(podsOfJob(ctx, g, elastic.Name)).To(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty()), HaveField("Spec.SchedulingGates", HaveLen(1))))
 		}).WithContext(ctx).Should(Succeed())
 
+		expectPrepared(ctx, queues)
+
 		webhooks := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-validating-webhook-configuration"}}
 		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(webhooks), webhooks)).To(Succeed())
 
-		By("stopping Kueue, and removing its webhooks")
-		Expect(env.Plane.StopComponent(controlplane.Kueue)).To(Succeed())
-		Expect(env.Admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-mutating-webhook-configuration"}})).To(Succeed())
-		Expect(env.Admin.Delete(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-validating-webhook-configuration"}})).To(Succeed())
+		stopKueue(ctx)
 		Expect(runningPods(ctx, Default)).To(Equal(before))
 
 		By("ending a Job while neither of them runs")
 		endPods(ctx, Default, jobPod(ctx, "runs-job"))
 
 		By("replacing Kueue's CRDs, and installing Tranche")
-		Expect(env.Kubectl(ctx, "replace", "-f", filepath.Join(env.Root, "config", "crd", "kueue.x-k8s.io_*.yaml"))).To(Succeed())
+		for _, command := range pageStep(4, 1) {
+			onPage(ctx, command)
+		}
 		Expect(env.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(env.Root, "config", "crd"))).To(Succeed())
 		Expect(env.Install(ctx)).To(Succeed())
 		manager, err := env.StartManager(ctx, testenv.ManagerOptions{})
@@ -224,6 +213,7 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 			g.Expect(reserved(ctx, g)).To(Equal("7"))
 		}).WithContext(ctx).Should(Succeed())
 
+		removeKueue(ctx, queues)
 		expectPodsQueued(ctx, deployment, before)
 		expectGroupEvicted(ctx, "runs-group")
 
@@ -239,6 +229,9 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 		By("leaving no finalizer and no Workload of Kueue behind")
 		Eventually(func(g Gomega) { expectClean(ctx, g) }).WithContext(ctx).Should(Succeed())
 
+		expectStaged(ctx)
+		expectMetrics(ctx, manager)
+
 		By("ending when Kueue is installed again, and not starting beside it")
 		webhooks.ObjectMeta = metav1.ObjectMeta{Name: webhooks.Name}
 		Expect(env.Admin.Create(ctx, webhooks)).To(Succeed())
@@ -247,7 +240,7 @@ var _ = Describe("A cluster that Kueue manages", Ordered, func() {
 		Expect(os.ReadFile(manager.Log)).To(ContainSubstring(refusal))
 		_, err = env.StartManager(ctx, testenv.ManagerOptions{})
 		Expect(err).To(MatchError(ContainSubstring(refusal)))
-	}, SpecTimeout(4*patience))
+	}, SpecTimeout(5*patience))
 })
 
 // expectPodsQueued shows that the pod of a Deployment that Kueue has started runs on, and that those which are created later wait for quota. It deletes the
