@@ -50,8 +50,8 @@ func (e *Entrant) evicts(s *model.Stage) bool {
 // count: the group does not start before they can.
 func Start(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
 	d := q.Due
-	if d.Cycle != m.Cycles || d.ChargeEpoch != m.ChargeEpoch {
-		d.Start, d.Cycle, d.ChargeEpoch = time.Time{}, m.Cycles, m.ChargeEpoch
+	if state := m.Tree.State(); d.Cycle != m.Cycles || d.ChargeEpoch != m.ChargeEpoch || d.State != state {
+		d.Start, d.Cycle, d.ChargeEpoch, d.State = time.Time{}, m.Cycles, m.ChargeEpoch, state
 		if d.Stage.PreemptQueue == nil {
 			m.Tree.WhatIfEvicted(func() bool {
 				d.Start = firstFit(m, q)

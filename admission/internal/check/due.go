@@ -172,6 +172,7 @@ func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
 	if due == nil || !backfill.IsFor(due, l.Stage) || !l.awaitsQuota {
 		return
 	}
+	l.wait(l.Queue.DueTopic, 0) // for its message: its start may be known later
 	beneficiary := "it"
 	if l.Stage.CoAdmissionGroup() != nil {
 		beneficiary = "the gangs that are admitted together, in ClusterQueue " + l.Queue.Name

@@ -22,9 +22,10 @@ type Due struct {
 	Need quota.Usage
 	// AwaitsLent and Reserves are kept by package backfill: if it waits only for lent quota, and if its ClusterQueue is one of ReservingQueues.
 	AwaitsLent, Reserves bool
-	// Start is when it is expected to start, or zero if that is unknown, as of a scheduling cycle and a ChargeEpoch.
+	// Start is when it is expected to start, or zero if that is unknown, as of a scheduling cycle, a ChargeEpoch and a state of the quota tree.
 	Start              time.Time
 	Cycle, ChargeEpoch uint64
+	State              quota.State
 }
 
 // An Ending is a stage that surely has released its quota at some time.

@@ -94,6 +94,18 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// TestWithoutStarts says below the table why starts are missing.
+func TestWithoutStarts(t *testing.T) {
+	list := &List{Items: []Row{{Namespace: "ml", Name: "a"}}, WithoutStarts: "this needs the right to list clusterqueues"}
+	var out bytes.Buffer
+	if err := list.write(&out, output.Text, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nExpected starts that the manager has not written are not shown: this needs the right to list clusterqueues\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("%q, want the line %q", out.String(), want)
+	}
+}
+
 // TestCut selects a page of each LocalQueue.
 func TestCut(t *testing.T) {
 	f := &flags{}
