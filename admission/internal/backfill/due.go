@@ -45,10 +45,11 @@ func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 		m.ChargeEpoch++
 		noteUse(m, q)
 		m.Schedule.WakeTopic(q.CohortTree, q.DueTopic)
+		wakeBehind(m, q)
 	}
 }
 
-// place makes a stage the due stage of a ClusterQueue that has none. Another one that needs more than nominal quota may reserve less from now on.
+// place makes a stage the due stage of a ClusterQueue that has none.
 func place(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	g := q.CohortTree
 	q.Due = due
@@ -57,9 +58,15 @@ func place(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	at, _ := slices.BinarySearchFunc(g.DueQueues, q, compareQueues)
 	g.DueQueues = slices.Insert(g.DueQueues, at, q)
 	m.Enqueue(due.Stage)
-	for _, other := range g.DueQueues {
+	wakeBehind(m, q)
+}
+
+// wakeBehind wakes the stages that would delay other due stages which need more than nominal quota: less is reserved for them if that of a ClusterQueue comes
+// first.
+func wakeBehind(m *model.Model, q *model.ClusterQueue) {
+	for _, other := range q.CohortTree.DueQueues {
 		if other != q && exceeds(other) {
-			m.Schedule.WakeTopic(g, other.DueTopic)
+			m.Schedule.WakeTopic(q.CohortTree, other.DueTopic)
 		}
 	}
 }

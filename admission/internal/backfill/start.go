@@ -97,8 +97,8 @@ func firstFit(m *model.Model, q *model.ClusterQueue) time.Time {
 
 // endingsOf returns the stages of a cohort tree that surely end, the first first. They are the same for all due stages until something is charged.
 func endingsOf(m *model.Model, g *model.CohortTree) []model.Ending {
-	if c := &g.Endings; c.Cycle != m.Cycles || c.ChargeEpoch != m.ChargeEpoch {
-		*c = model.Endings{Cycle: m.Cycles, ChargeEpoch: m.ChargeEpoch, All: endings(m, g.Queues)}
+	if c := &g.Endings; c.Cycle != m.Cycles || c.ChargeEpoch != m.ChargeEpoch || c.EntryEpoch != m.EntryEpoch {
+		*c = model.Endings{Cycle: m.Cycles, ChargeEpoch: m.ChargeEpoch, EntryEpoch: m.EntryEpoch, All: endings(m, g.Queues)}
 		slices.SortFunc(c.All, func(a, b model.Ending) int { return a.EndsAt.Compare(b.EndsAt) })
 	}
 	return g.Endings.All

@@ -51,7 +51,7 @@ func noteUse(m *model.Model, q *model.ClusterQueue) {
 	awaitedLent := d.AwaitsLent
 	m.Tree.WhatIfEvicted(func() bool {
 		d.AwaitsLent = awaitsLent(q)
-		if MayReserve(q) != d.Reserves {
+		if HoldsUp(q) != d.Reserves {
 			d.Reserves = !d.Reserves
 			toggle(&q.CohortTree.ReservingQueues, q)
 		}
@@ -72,10 +72,11 @@ func toggle(list *[]*model.ClusterQueue, q *model.ClusterQueue) {
 	}
 }
 
-// MayReserve reports whether there may be quota to reserve for the due stage of a ClusterQueue: that does not use all nominal quota that the stage needs, or
-// the stage needs more. It must be called as if all evicted stages had left.
-func MayReserve(q *model.ClusterQueue) bool {
-	return slices.ContainsFunc(q.Due.Need, func(c quota.Charge) bool {
+// HoldsUp reports whether the due stage of a ClusterQueue may hold up stages that borrow quota which is free: it waits only for lent quota, or there may be
+// quota to reserve for it, since its ClusterQueue does not use all nominal quota that it needs, or it needs more. It must be called as if all evicted stages
+// had left.
+func HoldsUp(q *model.ClusterQueue) bool {
+	return awaitsLent(q) || slices.ContainsFunc(q.Due.Need, func(c quota.Charge) bool {
 		nominal := q.Node.Quota(c.ID).Nominal
 		return c.Amount > nominal || q.Node.Used(c.ID) < nominal
 	})

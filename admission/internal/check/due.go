@@ -23,6 +23,9 @@ func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
 	return l.DueAt, l.reserves && (l.awaitsQuota || l.Preempts())
 }
 
+// Delays reports whether a candidate was refused because it would delay a due stage.
+func (l *Candidate) Delays() bool { return l.delays }
+
 // setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota. Of a co-admission group all members have to be due, so that IsDue means
 // that one may be.
 func setDue(ck *Checker, l *Candidate) {
@@ -125,13 +128,23 @@ func waitUntilOver(l *Candidate, due *model.Due) {
 // waitForDue makes a stage that would delay a due stage wait until quota is released that it could use, too.
 func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
+	l.wait(model.OwnClaims, 0)
 	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 		if onlyBeside && waitsBeside(ck, l, choice) {
 			continue
 		}
-		for _, c := range choice.Usage(l.Items) {
+		usage := choice.Usage(l.Items)
+		for _, c := range usage {
 			l.WaitFor(c.ID, c.Amount)
+		}
+		// The rest of the peak need not be free, but what is used of it counts.
+		for _, peak := range peaksOf(ck, l, choice) {
+			for _, c := range peak.Without(usage) {
+				if usage.Of(c.ID) == 0 {
+					l.wait(c.ID, anyNews)
+				}
+			}
 		}
 	}
 }

@@ -34,10 +34,10 @@ type Ending struct {
 	EndsAt time.Time
 }
 
-// Endings are those of a cohort tree, the first first, as of a scheduling cycle and a ChargeEpoch.
+// Endings are those of a cohort tree, the first first, as of a scheduling cycle, a ChargeEpoch and an EntryEpoch.
 type Endings struct {
-	All                []Ending
-	Cycle, ChargeEpoch uint64
+	All                            []Ending
+	Cycle, ChargeEpoch, EntryEpoch uint64
 }
 
 // DueStage returns the stage for which the ClusterQueue reserves quota because it is due, or nil.

@@ -87,6 +87,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 		return
 	}
 	s.Entry = now
+	m.EntryEpoch++
 	if now.Phase != Waiting {
 		s.LastRefusal = nil
 	}

@@ -152,6 +152,9 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
 		m.Schedule.WakeTopic(before.CohortTree, j.Topic)
 		m.Schedule.WakeTopic(before.CohortTree, AnyClaim)
+		if before.PendingQueue.Wake(OwnClaims, 0) {
+			m.Schedule.ScheduleCycle(before)
+		}
 	}
 	for _, s := range j.Members {
 		m.Enqueue(s)

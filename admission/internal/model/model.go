@@ -45,6 +45,8 @@ type Model struct {
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
 	Timers              timer.Set[Timed]
+	// EntryEpoch counts the changes of entries.
+	EntryEpoch uint64
 	// UseChanged is called after the charges of a ClusterQueue with a due stage may have changed. WakeBeside wakes the stages of a ClusterQueue that wait
 	// until enough of a flavor and resource is left beside its due stage. Package backfill sets both.
 	UseChanged func(*ClusterQueue)

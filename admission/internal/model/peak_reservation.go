@@ -129,9 +129,6 @@ func takePeak(m *Model, j *JobSet) formerPeak {
 
 // wake wakes the stages that wait for what the JobSet does not reserve any longer.
 func (f formerPeak) wake(m *Model) {
-	if f.jobSet == nil {
-		return
-	}
 	m.noteUse(f.queue)
 	if rest := f.usage.Without(f.jobSet.PeakReservedIn(f.queue)); len(rest) > 0 {
 		m.wake(f.top, rest, f.queue.CohortTree)

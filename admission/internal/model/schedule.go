@@ -27,10 +27,12 @@ const (
 	AllReady quota.ID = -2
 	// OthersBorrow is the topic of stages that may preempt in other ClusterQueues once these borrow more.
 	OthersBorrow quota.ID = -3
+	// OwnClaims is the topic of stages that wait for claims of JobSets in their own ClusterQueue to become smaller.
+	OwnClaims quota.ID = -4
 	// besideDue is the first of the topics of BesideDue. NewTopic returns none so low.
 	besideDue quota.ID = -1 << 30
 	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. Those of NewTopic are below it.
-	FewerAhead quota.ID = -4
+	FewerAhead quota.ID = -5
 )
 
 // BesideDue returns the topic of stages that wait until a ClusterQueue has so much of a flavor and resource left beside its due stage.

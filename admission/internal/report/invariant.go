@@ -66,8 +66,8 @@ func (a *audit) stages() {
 func (a *audit) queues() {
 	for name, q := range a.m.ClusterQueues {
 		if q.Due != nil && q.CohortTree != nil && !a.m.Schedule.IsStale {
-			if want := a.m.Tree.WhatIfEvicted(func() bool { return backfill.MayReserve(q) }); want != slices.Contains(q.CohortTree.ReservingQueues, q) {
-				a.report("I7: whether ClusterQueue %s may reserve quota for its due stage is %t, and is not noted so", name, want)
+			if want := a.m.Tree.WhatIfEvicted(func() bool { return backfill.HoldsUp(q) }); want != slices.Contains(q.CohortTree.ReservingQueues, q) {
+				a.report("I7: whether the due stage of ClusterQueue %s holds up others is %t, and is not noted so", name, want)
 			}
 		}
 		if want := a.clusterQueues[q]; !q.QueueTotals.Equals(want) {
