@@ -240,6 +240,28 @@ func TestDueGroupsAreFoundAfterARestart(t *testing.T) {
 	}
 }
 
+// TestStagesThatEndBeforeAGroupOvertake: when the group will start is known, although quota is reserved for it already.
+func TestStagesThatEndBeforeAGroupOvertake(t *testing.T) {
+	limit := func(seconds int32) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = &seconds }
+	}
+	w := reserving(t, []string{"p", "r"}, inCohort("c"))
+	w.lone("p", "long", "gpu=4", limit(1800))
+	w.lone("r", "r0", "gpu=2", limit(120))
+	w.lone("r", "r1", "gpu=2", limit(120))
+	w.decide()
+	w.lone("p", "a", "gpu=3", together("ab", 2))
+	w.lone("p", "b", "gpu=2", together("ab", 2))
+	w.decide()
+	w.untilDue()
+	w.lone("p", "small", "gpu=2", limit(300))
+	w.wantAdmitted()
+	if admitted := w.ends("r0", "r1"); !slices.Equal(admitted, []string{"small"}) {
+		t.Errorf("admitted %v, want what surely ends before the group can start; refusals %v", admitted, w.refusals)
+	}
+	w.wantRefusal("a", "QuotaFits", waitingForQuota, "up to 5 nvidia.com/gpu of flavor a; it starts by 2026-01-01T00:30:0")
+}
+
 // TestStagesBesideADueOneAreWoken: a stage that would delay the due one waits for what is left beside it in their ClusterQueue, also while the due stage goes on
 // waiting.
 func TestStagesBesideADueOneAreWoken(t *testing.T) {

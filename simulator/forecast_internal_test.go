@@ -52,6 +52,9 @@ func startLine(s *simulation, start *Start) string {
 }
 
 func TestForecast(t *testing.T) {
+	due := func(minute, gpus int) string {
+		return fmt.Sprintf("; due since 2026-01-01T00:%d:00Z: quota that is released is kept for it, up to %d gpu of flavor default", minute, gpus)
+	}
 	for name, c := range map[string]struct {
 		text      string
 		durations Durations
@@ -65,7 +68,7 @@ func TestForecast(t *testing.T) {
 		},
 		"an endless holder": {
 			text: "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2 max-time=1h\nsubmit b queue=ml pods=gpu:2\nsubmit d queue=ml pods=gpu:4 at=2m\n",
-			want: []string{"d Unknown [Workload default/b]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 2 of 4 free"},
+			want: []string{"d Unknown [Workload default/b]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 2 of 4 free" + due(12, 4)},
 		},
 		"later stages": {
 			text: "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=2)=Succeeded=>train(gpu=4) max-time=1h\nsubmit b queue=ml pods=gpu:2 max-time=2h\n",
@@ -74,7 +77,7 @@ func TestForecast(t *testing.T) {
 		"a stage whose JobSet is endless": {
 			text: "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=2)=Succeeded=>train(gpu=4)\nsubmit b queue=ml pods=gpu:3 max-time=2h\n",
 			want: []string{
-				"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 3 gpu of flavor default: 2 of 4 free",
+				"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 3 gpu of flavor default: 2 of 4 free" + due(10, 3),
 				"a/train Unknown [JobSet default/a]: the stage waits for earlier stages of its JobSet",
 			},
 		},
@@ -83,7 +86,7 @@ func TestForecast(t *testing.T) {
 			durations: Durations{Estimates: []Estimate{
 				{Name: "a*", Stage: "ps", Ready: 10 * time.Minute}, {Namespace: "default", Stage: "train", Run: time.Hour}, {Name: "a", Stage: "ps", Run: time.Minute},
 			}},
-			want: []string{"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 3 of 4 free", "a/train By 11m0s 11m0s"},
+			want: []string{"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 3 of 4 free" + due(12, 4), "a/train By 11m0s 11m0s"},
 		},
 		"an estimate that was too short": {
 			text:      "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2\nsubmit b queue=ml pods=gpu:4\n",
@@ -166,6 +169,12 @@ func TestForecastsComeTrue(t *testing.T) {
 		if rapid.Bool().Draw(t, "counts usage") {
 			text, at = countUsage(t, file, text, at)
 		}
+		text = reserveQuota(t, file, text)
+		d := &Durations{}
+		if !isRestarted {
+			// A stage that fits and is not safe is checked again when quota is released. If another stage takes that quota meanwhile, a new manager lets it preempt.
+			text, d = getReadyLater(t, file, text)
+		}
 		script, err := scenario.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +190,7 @@ func TestForecastsComeTrue(t *testing.T) {
 		jobcontrollers.AnswerChecks(s.Cluster, 0)
 		if isRestarted {
 			// A preempted stage begins again, and its limit leaves it less time. Pods of a growth end with their stage.
-			s.Course = &durations.Course{Cluster: s.Cluster}
+			s.Course = &durations.Course{Cluster: s.Cluster, Estimates: d.Estimates}
 		}
 		for i := range script.Lines {
 			if err := s.schedule(&script.Lines[i]); err != nil {
@@ -198,15 +207,15 @@ func TestForecastsComeTrue(t *testing.T) {
 		taken.Configuration = file
 		until := s.Beginning().Add(24 * time.Hour)
 		before := copied(taken)
-		p, err := Forecast(taken, &Durations{}, until)
+		p, err := Forecast(taken, d, until)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		if diff := gocmp.Diff(before, taken); diff != "" {
 			t.Fatalf("the prediction has changed the snapshot\n%s", diff)
 		}
-		agrees(t, taken, p, text)
-		firstAgree(t, taken, p, text)
+		agrees(t, taken, p, d, text)
+		firstAgree(t, taken, p, d, text)
 		comesTrue(t, s, p, text)
 	})
 }
@@ -225,7 +234,7 @@ func TestForecastStopsAfterChecks(t *testing.T) {
 	q := &question{durations: &Durations{}, until: s.Beginning().Add(100 * time.Hour), isAsked: isPending, maxChecks: 60}
 	f := &forecast{durations: q.durations, isAsked: q.isAsked, onlyLimits: true}
 	err := f.run(snapshotOf(s), q)
-	if !errors.Is(err, errInterrupted) || f.decisions > 30 {
+	if !errors.Is(err, errInterrupted) || f.decisions > 50 {
 		t.Errorf("%v, after %d decisions and %d checks of stages", err, f.decisions, f.Engine.Checked())
 	}
 }
@@ -251,6 +260,52 @@ func countUsage(t *rapid.T, file *configapi.Configuration, text string, at int) 
 	return strings.NewReplacer("StrictFIFO", "BestEffortFIFO", "LowerOrNewerEqualPriority", "LowerPriority").Replace(text), at
 }
 
+// reserveQuota draws for how long quota is reserved for stages that have waited for long and for those that start together, in the configuration and in
+// single ClusterQueues, and how preemption is delayed there.
+func reserveQuota(t *rapid.T, file *configapi.Configuration, text string) string {
+	if rapid.Bool().Draw(t, "starts together") {
+		file.CoStart.Enable = new(rapid.IntRange(0, 3).Draw(t, "co-start") > 0)
+		file.CoStart.ReserveFor = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 20).Draw(t, "co-start reservation")) * 30 * time.Second}
+	}
+	if rapid.Bool().Draw(t, "reserves") {
+		file.Reservation.After = rapid.SampledFrom([]string{"0s", "2m", "10m"}).Draw(t, "reservation after")
+	}
+	for _, queue := range []string{"x", "y"} {
+		fields := ""
+		for _, one := range [][]string{
+			{"", "", " reserve-after=0s", " reserve-after=5m", " reserve-after=Never"},
+			{"", "", " costart=0s", " costart=1m", " costart=Never"},
+			{"", "", "", " minimum-runtime=4m"},
+			{"", "", "", " preemption-notice=90s"},
+		} {
+			fields += rapid.SampledFrom(one).Draw(t, "field")
+		}
+		text = strings.Replace(text, "\nqueue "+queue+" ", "\nqueue "+queue+fields+" ", 1)
+	}
+	return text
+}
+
+// getReadyLater lets the pods of first stages that others wait for take some time until they are ready, and returns an estimate for each. They are ready
+// before they would be evicted for it.
+func getReadyLater(t *rapid.T, file *configapi.Configuration, text string) (changed string, d *Durations) {
+	d = &Durations{}
+	latest := 10 * time.Minute
+	if w := &file.WaitForPodsReady; *w.Enable {
+		latest = w.Timeout.Duration - time.Second
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		words := strings.Fields(line)
+		if !strings.HasPrefix(line, "submit ") || !strings.Contains(line, "=p(gpu=1)=Ready=>") || rapid.Bool().Draw(t, "is ready at once") {
+			continue
+		}
+		ready := time.Duration(rapid.IntRange(1, int(latest.Seconds())).Draw(t, "ready after")) * time.Second
+		lines[i] += fmt.Sprintf(" ready-after=p:%s", ready)
+		d.Estimates = append(d.Estimates, Estimate{Name: words[1], Stage: "p", Ready: ready})
+	}
+	return strings.Join(lines, "\n"), d
+}
+
 // copied returns a snapshot with copies of the objects that are not copied when it is simulated.
 func copied(s *snapshot.Snapshot) *snapshot.Snapshot {
 	all := *s
@@ -265,12 +320,12 @@ func copied(s *snapshot.Snapshot) *snapshot.Snapshot {
 }
 
 // agrees compares a prediction with that of one of its quota Workloads alone.
-func agrees(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
+func agrees(t *rapid.T, s *snapshot.Snapshot, p *Prediction, d *Durations, text string) {
 	if len(p.Starts) == 0 {
 		return
 	}
 	start := rapid.SampledFrom(p.Starts).Draw(t, "one")
-	one, err := ForecastOf(s, &Durations{}, p.Until, start.Workload)
+	one, err := ForecastOf(s, d, p.Until, start.Workload)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (c *interrupted) Err() error {
 }
 
 // firstAgree compares a prediction with those of the first quota Workloads of each queue, part by part, and with some that are interrupted.
-func firstAgree(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
+func firstAgree(t *rapid.T, s *snapshot.Snapshot, p *Prediction, d *Durations, text string) {
 	want := map[admission.StageKey]Start{}
 	var keys []admission.StageKey
 	for _, start := range p.Starts {
@@ -51,7 +51,7 @@ func firstAgree(t *rapid.T, s *snapshot.Snapshot, p *Prediction, text string) {
 	}
 	first, patience := rapid.IntRange(1, 4).Draw(t, "first"), rapid.SampledFrom([]int{1, 10, 100, 1000, 1e9}).Draw(t, "patience")
 	for _, part := range Parts(s) {
-		got, err := ForecastFirst(&interrupted{after: &patience}, part, &Durations{}, First{keys, first, p.Until})
+		got, err := ForecastFirst(&interrupted{after: &patience}, part, d, First{keys, first, p.Until})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// RandomConfiguration draws the settings of the manager that decide who is admitted and when, but admissionFairSharing, which countUsage adds.
+// RandomConfiguration draws the settings of the manager that decide who is admitted and when, but admissionFairSharing, which countUsage adds,
+// and those that reserveQuota adds.
 func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 	file := &configapi.Configuration{}
 	file.StageAdmission = rapid.SampledFrom([]configapi.StageAdmission{"", configapi.StageAdmissionGreedy, configapi.StageAdmissionReserve}).Draw(t, "stage admission")

@@ -73,7 +73,9 @@ func (a *Anonymizer) names(all []string) []string {
 func (a *Anonymizer) gaps(all []Gap) []Gap {
 	var anonymous []Gap
 	for i := range all {
-		anonymous = append(anonymous, Gap{Resource: all[i].Resource, Namespaces: a.names(all[i].Namespaces), Reason: "could not be read", Cure: all[i].Cure})
+		anonymous = append(anonymous, Gap{
+			Resource: all[i].Resource, Namespaces: a.names(all[i].Namespaces), Reason: "could not be read", Cure: all[i].Cure, IsAbsent: all[i].IsAbsent,
+		})
 	}
 	return anonymous
 }

@@ -60,6 +60,11 @@ func (d *decoder) add(b *batch) {
 // finish waits for all batches, adds the objects to the snapshot and sorts them.
 func (d *decoder) finish(s *Snapshot) error {
 	d.stop()
+	return d.collect(s)
+}
+
+// collect does so after all batches were decoded.
+func (d *decoder) collect(s *Snapshot) error {
 	for _, b := range d.batches {
 		if b.err != nil {
 			return b.err
@@ -84,6 +89,21 @@ func (d *decoder) finish(s *Snapshot) error {
 func (d *decoder) stop() {
 	close(d.pending)
 	d.workers.Wait()
+}
+
+// damage returns why an object of a kind cannot be decoded, or nil.
+func (d *decoder) damage(kind *Kind) error {
+	for _, b := range d.batches {
+		if kind != nil && b.kind.GVK == kind.GVK && b.err != nil {
+			return b.err
+		}
+	}
+	return nil
+}
+
+// drop removes the objects of a kind.
+func (d *decoder) drop(kind *Kind) {
+	d.batches = slices.DeleteFunc(d.batches, func(b *batch) bool { return b.kind.GVK == kind.GVK })
 }
 
 // twice returns the error of an object that exists more than once.
@@ -191,7 +211,7 @@ func (d *decoder) readLines(kind *Kind, file string, r io.Reader) (objects int, 
 		}
 	}
 	if len(rest) > 0 {
-		return objects, fmt.Errorf("%s: line %d ends early: the file is truncated; copy it again, or %s", file, objects+1, takeAgain)
+		return objects, fmt.Errorf("%s: line %d ends early: the file is truncated", file, objects+1)
 	}
 	return objects, nil
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -103,6 +104,8 @@ func (m *manifests) readObject(o *manifest.Object) error {
 		return m.configure(o.At(), o.JSON)
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
 		return m.readConfigMap(o)
+	case schema.FromAPIVersionAndKind(APIVersion, metadataKind):
+		return errors.New("the file describes a snapshot, and has no objects: name its directory with --snapshot")
 	}
 	for _, kind := range Kinds() {
 		if kind.GVK == o.GVK {

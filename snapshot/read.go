@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -12,8 +13,15 @@ import (
 	"path"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
+
+// errNoMetadata is the error of a snapshot of which nothing can be answered about.
+var errNoMetadata = fmt.Errorf("%s is missing, so that neither the version nor the time of the snapshot is known, nor what else is missing, and nothing can be answered: "+
+	"copy all files of the snapshot, or %s", metadataFile, takeAgain)
 
 // ReadDir reads the directory of a snapshot, or all manifests in a directory and its subdirectories.
 func ReadDir(files fs.FS) (*Snapshot, error) {
@@ -30,7 +38,7 @@ func ReadDir(files fs.FS) (*Snapshot, error) {
 	case hasMetadata:
 		return readFiles(func(visit visitor) error { return visitDir(files, entries, visit) })
 	case isSnapshot:
-		return nil, fmt.Errorf("%s is missing, so the snapshot is incomplete: copy the whole directory, or %s", metadataFile, takeAgain)
+		return nil, errNoMetadata
 	}
 	return readManifests(files)
 }
@@ -110,90 +118,144 @@ func visitDir(files fs.FS, entries []fs.DirEntry, visit visitor) error {
 	return nil
 }
 
+// visitFile visits a file. That it cannot be opened is the error of its first read.
+
 func visitFile(files fs.FS, name string, visit visitor) error {
 	file, err := files.Open(name)
 	if err != nil {
-		return err
+		return visit(name, unreadable{err})
 	}
 	defer file.Close() //nolint:errcheck // the file is only read
 	return visit(name, file)
 }
 
-// A reading reads the files of one snapshot, in any order.
+// An unreadable file cannot be opened.
+type unreadable struct{ error }
+
+// Read implements io.Reader.
+func (u unreadable) Read([]byte) (int, error) { return 0, u.error }
+
+// A reading reads the files of one snapshot, in any order. Files that are missing or damaged become Gaps: the other kinds can be answered about.
 type reading struct {
 	decoder  *decoder
 	snapshot Snapshot
 	metadata *metadata
 	// objects has the number of objects in each file.
 	objects map[string]int
+	// damages has why files cannot be read.
+	damages map[string]error
 }
 
 // readFiles reads the snapshot whose files walk visits.
 func readFiles(walk func(visitor) error) (*Snapshot, error) {
-	r := &reading{decoder: newDecoder(), objects: map[string]int{}}
+	r := &reading{decoder: newDecoder(), objects: map[string]int{}, damages: map[string]error{}}
 	err := walk(r.visit)
-	if err == nil {
-		err = r.compare()
+	r.decoder.stop()
+	if errors.Is(err, io.ErrUnexpectedEOF) && r.metadata != nil {
+		err = nil // the metadata says which files are behind the end
 	}
 	if err != nil {
-		r.decoder.stop()
 		return nil, err
 	}
-	if err := r.decoder.finish(&r.snapshot); err != nil {
+	if err := r.compare(); err != nil {
+		return nil, err
+	}
+	if err := r.decoder.collect(&r.snapshot); err != nil {
 		return nil, err
 	}
 	m := r.metadata
 	r.snapshot.TakenAt, r.snapshot.Version, r.snapshot.IsAnonymized = m.TakenAt.UTC(), m.Version, m.Anonymized
-	r.snapshot.OnlyNamespaces, r.snapshot.Gaps = m.Namespaces, m.Gaps
+	r.snapshot.OnlyNamespaces, r.snapshot.Gaps = m.Namespaces, append(m.Gaps, r.snapshot.Gaps...)
 	return &r.snapshot, nil
 }
 
+// visit reads a file. An error ends the reading.
 func (r *reading) visit(file string, content io.Reader) error {
 	if _, isKnown := r.objects[file]; isKnown {
 		return fmt.Errorf("%s is in the archive twice: %s", file, takeAgain)
 	}
-	switch file {
-	case metadataFile:
+	if file == metadataFile {
 		text, err := io.ReadAll(content)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		r.metadata, err = decodeMetadata(text)
 		return err
-	case configFile:
-		text, err := io.ReadAll(content)
-		if err != nil {
-			return err
-		}
-		if r.snapshot.Configuration, err = configapi.Decode(text); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		r.objects[file] = 1
-		return nil
 	}
-	for _, kind := range Kinds() {
-		if kind.file() == file {
-			var err error
-			r.objects[file], err = r.decoder.readLines(kind, file, content)
-			return err
-		}
+	var err error
+	switch kind := kindOf(file); {
+	case file == configFile:
+		r.objects[file], err = 1, r.configure(content)
+	case kind != nil:
+		r.objects[file], err = r.decoder.readLines(kind, file, content)
+	default:
+		return fmt.Errorf("%s is no file of a snapshot: remove it, or use the version of Tranche that took the snapshot", file)
 	}
-	return fmt.Errorf("%s is no file of a snapshot: remove it, or use the version of Tranche that took the snapshot", file)
+	if err != nil {
+		r.damages[file] = err
+	}
+	return nil
 }
 
-// compare checks that the files are those that the metadata lists.
+// decodeConfiguration reads the configuration in a snapshot. It has all settings that decide, so that one which is missing was not known to the version of
+// Tranche that took the snapshot: without reservation.after, no quota was reserved for stages that had waited for long.
+func decodeConfiguration(text []byte) (*configapi.Configuration, error) {
+	config, err := configapi.Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	var recorded configapi.Configuration
+	if err := yaml.Unmarshal(text, &recorded); err != nil {
+		return nil, err
+	}
+	if recorded.Reservation.After == "" {
+		config.Reservation.After = apis.Never
+	}
+	return config, nil
+}
+
+func (r *reading) configure(content io.Reader) error {
+	text, err := io.ReadAll(content)
+	if err == nil {
+		r.snapshot.Configuration, err = decodeConfiguration(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", configFile, err)
+	}
+	return nil
+}
+
+// kindOf returns the kind that a file has, or nil.
+func kindOf(file string) *Kind {
+	for _, kind := range Kinds() {
+		if kind.file() == file {
+			return kind
+		}
+	}
+	return nil
+}
+
+// compare compares the files with those that the metadata lists. A kind of which not all objects are readable is a Gap, and its objects are dropped: a
+// part of them would answer as if the others did not exist.
 func (r *reading) compare() error {
 	if r.metadata == nil {
-		return fmt.Errorf("%s is missing, so the snapshot is incomplete: copy all files, or %s", metadataFile, takeAgain)
+		return errNoMetadata
 	}
 	listed := map[string]bool{}
 	for _, entry := range r.metadata.Files {
 		listed[entry.Name] = true
-		switch objects, exists := r.objects[entry.Name]; {
+		objects, exists := r.objects[entry.Name]
+		kind := kindOf(entry.Name)
+		err := cmp.Or(r.damages[entry.Name], r.decoder.damage(kind))
+		switch {
+		case kind == nil && entry.Name != configFile:
+			return fmt.Errorf("%s lists %s, which is no file of a snapshot: use the version of Tranche that took the snapshot", metadataFile, entry.Name)
 		case !exists:
-			return fmt.Errorf("%s is missing: copy all files of the snapshot, or %s", entry.Name, takeAgain)
+			r.lacks(kind, entry.Name+" is missing", "copy all files of the snapshot, or "+takeAgain)
+		case err != nil:
+			r.lacks(kind, err.Error(), "copy it again, or "+takeAgain)
 		case objects != entry.Objects:
-			return fmt.Errorf("%s has %d of %d objects: copy it again, or %s", entry.Name, objects, entry.Objects, takeAgain)
+			r.lacks(kind, fmt.Sprintf("%s has %d of %d objects", entry.Name, objects, entry.Objects), "copy it again, or "+takeAgain)
 		}
 	}
 	for file := range r.objects {
@@ -202,4 +264,14 @@ func (r *reading) compare() error {
 		}
 	}
 	return nil
+}
+
+// lacks adds a Gap of a kind, or of the configuration if it is nil.
+func (r *reading) lacks(kind *Kind, reason, cure string) {
+	gap := Gap{Resource: "configmaps", Reason: reason, Cure: cure}
+	if kind != nil {
+		gap.Resource = kind.FullResource()
+		r.decoder.drop(kind)
+	}
+	r.snapshot.Gaps = append(r.snapshot.Gaps, gap)
 }

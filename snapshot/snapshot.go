@@ -73,6 +73,8 @@ type Gap struct {
 	// Reason is why they could not be read, and Cure what to do.
 	Reason string `json:"reason"`
 	Cure   string `json:"cure,omitempty"`
+	// IsAbsent is true if there are no objects that could be read: the API server does not serve the kind, or the ConfigMap does not exist.
+	IsAbsent bool `json:"absent,omitempty"`
 }
 
 // String returns one line for users.

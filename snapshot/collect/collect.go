@@ -117,7 +117,7 @@ func (c *collector) readConfiguration(ctx context.Context) error {
 	place := fmt.Sprintf("ConfigMap %s", c.ConfigMap)
 	switch {
 	case apierrors.IsNotFound(err):
-		gap.Reason, gap.Cure = place+" does not exist", "name the ConfigMap of the manager with --config-map; until then the defaults count"
+		gap.IsAbsent, gap.Reason, gap.Cure = true, place+" does not exist", "name the ConfigMap of the manager with --config-map; until then the defaults count"
 	case apierrors.IsForbidden(err):
 		gap.Reason, gap.Cure = reasonOf(err), cure("get", "configmaps", c.ConfigMap.Namespace)
 	case err != nil:
@@ -204,7 +204,7 @@ func (c *collector) readIn(ctx context.Context, kind *snapshot.Kind, namespace s
 	}
 	switch {
 	case isUnserved(err):
-		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: "the API server does not serve " + kind.GVK.GroupVersion().String()})
+		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: "the API server does not serve " + kind.GVK.GroupVersion().String(), IsAbsent: true})
 	case apierrors.IsForbidden(err):
 		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: reasonOf(err), Cure: cure("list", kind.FullResource(), namespace)})
 	default:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // BenchmarkExpectedStarts predicts the starts for all pending JobSets as the manager does in one round, without its pauses: ClusterQueues are full, 10 in
-// each cohort, with 100 pending JobSets each, of which the first 10 get a start. MiB-live is the memory that is in use at once, besides the objects.
+// each cohort, with 100 pending JobSets each, of which the first 10 get a start. MiB-live is the memory that is in use at once, besides the objects, and ms-cpu the processor time.
 func BenchmarkExpectedStarts(b *testing.B) {
 	limits := forecast.Limits{Horizon: 7 * 24 * time.Hour, First: 10, Workloads: 10_000, Work: time.Minute}
 	for _, pending := range []int{1000, 100_000} {
@@ -23,6 +24,7 @@ func BenchmarkExpectedStarts(b *testing.B) {
 			s := backlogIn(b, pending/100, pending)
 			fill(s)
 			live, before := uint64(0), heapBytes()
+			began := processorTime(b)
 			for b.Loop() {
 				answered := 0
 				durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
@@ -44,6 +46,7 @@ func BenchmarkExpectedStarts(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(live)/(1<<20), "MiB-live")
+			b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "ms-cpu")
 			record(b)
 		})
 	}
@@ -62,6 +65,7 @@ func BenchmarkExpectedStartsUnknown(b *testing.B) {
 				s.ClusterQueues[i].Spec.CohortName = "c0"
 				s.Workloads[pending+i].Spec.MaximumExecutionTimeSeconds = nil
 			}
+			began := processorTime(b)
 			for b.Loop() {
 				explained := 0
 				for _, part := range simulator.Parts(s) {
@@ -79,9 +83,20 @@ func BenchmarkExpectedStartsUnknown(b *testing.B) {
 					b.Fatalf("%d are explained", explained)
 				}
 			}
+			b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "ms-cpu")
 			record(b)
 		})
 	}
+}
+
+// processorTime returns the processor time that the benchmarks have taken so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // inUse returns the bytes of the heap that are in use, with those that no collection has freed yet.

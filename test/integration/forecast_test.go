@@ -5,19 +5,23 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -134,6 +138,44 @@ var _ = Describe("An expected start", Ordered, func() {
 			ContainSubstring("WaitingForQuota"), ContainSubstring("\n  expected start: "+start+"\n"),
 			ContainSubstring("What would let it in is not shown: this needs the right to list "),
 		))
+	}, SpecTimeout(patience))
+
+	It("comes from the last runs of the same stage in earlier JobSets, and pending says so", func(ctx SpecContext) {
+		runs := newQueue(ctx)
+		runs.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(runs.namespace))).To(Succeed())
+		})
+		submitRun := func(name string, fate map[string]string) *jobsetapi.JobSet {
+			GinkgoHelper()
+			js := newQueued(runs.namespace, name, "main")
+			js.Labels[apis.QueueLabel] = "queue"
+			template := &js.Spec.ReplicatedJobs[0].Template.Spec.Template
+			template.Annotations = fate
+			template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+			Expect(env.adminClient.Create(ctx, js)).To(Succeed())
+			return js
+		}
+		for _, name := range []string{"nightly-1", "nightly-2"} {
+			js := submitRun(name, map[string]string{controlplane.FakeRunTime: "2s"})
+			Eventually(func(g Gomega) {
+				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
+				g.Expect(js.Status.TerminalState).To(Equal(string(jobset.JobSetCompleted)))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		submitRun("nightly-3", map[string]string{controlplane.FakeExit: controlplane.FakeExitNever})
+		expect(ctx, runs.stageOf(ctx, "nightly-3", "main"), "Admitted=True Admitted")
+		later := submitRun("later", nil)
+		basis := "from the last 2 runs of stage main of JobSet " + runs.namespace + "/nightly-*"
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(later), later)).To(Succeed())
+			g.Expect(jobsetstatus.ExpectedStartOf(later)).To(PointTo(And(HaveField("Certainty", jobsetstatus.StartAbout), HaveField("Basis", basis), HaveField("By", BeZero()))))
+			c := apimeta.FindStatusCondition(later.Status.Conditions, jobsetstatus.StartExpected)
+			g.Expect(c.Message).To(And(HavePrefix(`Stage "main": expected to start about `), HaveSuffix("Basis: "+basis)))
+		}).WithContext(ctx).Should(Succeed())
+		out, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "pending", "-n", runs.namespace, "--kubeconfig", env.AdminKubeconfig).Output()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(out)).To(MatchRegexp(`(?m)^0 +0 .* JobSet/later +main +about 2\S+ \S+Z, ` + regexp.QuoteMeta(basis) + `$`))
 	}, SpecTimeout(patience))
 
 	It("is not written again by a manager that was restarted", func(ctx SpecContext) {

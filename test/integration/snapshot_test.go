@@ -31,9 +31,9 @@ import (
 
 // A snapshotRun is one run of tranche snapshot.
 type snapshotRun struct {
-	code        int
-	out, errors string
-	dir         string
+	code            int
+	out, errors     string
+	dir, kubeconfig string
 }
 
 // takeSnapshot runs tranche snapshot as a user; the empty user is the admin.
@@ -41,7 +41,7 @@ func takeSnapshot(ctx context.Context, user string, args ...string) *snapshotRun
 	GinkgoHelper()
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(env.Plane.Kubeconfig(kubeconfig, user)).To(Succeed())
-	run := &snapshotRun{dir: filepath.Join(GinkgoT().TempDir(), "snapshot")}
+	run := &snapshotRun{dir: filepath.Join(GinkgoT().TempDir(), "snapshot"), kubeconfig: kubeconfig}
 	cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append([]string{"snapshot", "--kubeconfig", kubeconfig, "-o", run.dir}, args...)...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -215,6 +215,30 @@ var _ = Describe("tranche snapshot", Ordered, func() {
 		Expect(s.Workloads).To(HaveLen(1))
 		Expect(s.OnlyNamespaces).To(HaveExactElements(namespace))
 		Expect(s.Gaps).To(HaveLen(17))
+
+		By("saying what can be answered without them")
+		ask := func(args ...string) (out, stderr string, code int) {
+			cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), args...) // #nosec G204 -- arguments of the test
+			var stdout, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &errs
+			_ = cmd.Run()
+			return stdout.String(), errs.String(), cmd.ProcessState.ExitCode()
+		}
+		explained, warnings, code := ask("explain", "-n", namespace, "work", "--snapshot", run.dir)
+		Expect(code).To(BeZero(), "%s%s", explained, warnings)
+		Expect(explained).To(And(HavePrefix("Workload "+namespace+"/work\n"),
+			ContainSubstring("Queue positions and holders of quota are not shown: the snapshot lacks namespaces, resourceflavors")))
+		Expect(warnings).To(ContainSubstring("missing: clusterqueues.kueue.x-k8s.io: User"))
+		_, refusal, code := ask("pending", "--snapshot", run.dir)
+		Expect(code).To(Equal(2))
+		Expect(refusal).To(ContainSubstring("tranche: the snapshot lacks namespaces, resourceflavors"))
+		for _, from := range [][]string{{"--snapshot", run.dir}, {"--kubeconfig", run.kubeconfig}} {
+			planned, refusal, code := ask(append([]string{"plan", "-f", filepath.Join(env.Root, "config", "samples", "queues")}, from...)...)
+			Expect(code).To(Equal(1), "%s", from)
+			Expect(planned).To(BeEmpty())
+			Expect(refusal).To(And(ContainSubstring("for example by a ClusterRoleBinding to the ClusterRole tranche-snapshot-reader"),
+				ContainSubstring("what follows from a change is not known")), "%s", from)
+		}
 
 		By("granting the role that the message names")
 		bind(ctx, &rbacv1.ClusterRoleBinding{

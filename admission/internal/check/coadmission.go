@@ -16,7 +16,7 @@ import (
 )
 
 // A GroupCandidate is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
-// quota that is reserved for preemptors, whatever its queue position, and preempt no stage. Of what is reserved for due stages they use what they do not delay.
+// quota that is reserved for preemptors, whatever its queue position, and preempt no stage. Nor do they delay due stages.
 type GroupCandidate struct {
 	CoAdmissionGroup *model.CoAdmissionGroup
 	Candidates       []*Candidate
@@ -44,7 +44,7 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if ck.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
-	ignoringDue(ck, g, func() { checkMembers(ck, g) })
+	ignoringYielding(ck, g, func() { checkMembers(ck, g) })
 	for i, l := range g.Candidates {
 		if g.Refusals[i] != nil {
 			AddReservation(ck, l, g.Refusals[i])
@@ -53,8 +53,8 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	return g
 }
 
-// ignoringDue calls f as if the reservations of due stages were released.
-func ignoringDue(ck *Checker, g *GroupCandidate, f func()) {
+// ignoringYielding calls f as if the reservations were released that do not count for one of the members.
+func ignoringYielding(ck *Checker, g *GroupCandidate, f func()) {
 	var reservers []*model.Stage
 	for _, l := range g.Candidates {
 		for _, s := range l.yielding {
@@ -92,7 +92,7 @@ func checkMembers(ck *Checker, g *GroupCandidate) {
 	if due := delayedTogether(ck, g); due != nil {
 		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
 			l.delays = true
-			l.wait(model.AnyDue, 0)
+			waitUntilOver(l, due)
 			return delaying(ck, l, due)
 		})
 		return

@@ -23,6 +23,9 @@ func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
 	return l.DueAt, l.reserves && (l.awaitsQuota || l.Preempts())
 }
 
+// Delays reports whether a candidate was refused because it would delay a due stage.
+func (l *Candidate) Delays() bool { return l.delays }
+
 // setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota. Of a co-admission group all members have to be due, so that IsDue means
 // that one may be.
 func setDue(ck *Checker, l *Candidate) {
@@ -84,6 +87,7 @@ func Delayed(ck *Checker, l *Candidate) *model.Due {
 		return nil
 	}
 	e := backfill.Entrant{Stage: l.Stage, Queue: l.Queue, Peaks: peaksOf(ck, l, l.Choice), Victims: l.Victims, Yielding: l.yielding}
+	e.IsCharged = len(l.Victims)+len(l.yielding)+len(l.Reservers) == 0
 	holdsOn := l.HasPlan() && !l.Stage.IsGrowth && len(l.Admitted(ck.m.Progress(l.JobSet, l.Queue), l.Choice).Ahead()) > 0
 	if l.Stage.TimeLimit > 0 && !holdsOn && !l.Preempts() && len(l.Queue.Checks) == 0 {
 		e.End = ck.m.Now.Add(l.Stage.TimeLimit)
@@ -97,10 +101,16 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 	if due == nil {
 		return nil
 	}
+	waitUntilOver(l, due)
 	if !l.Preempts() {
 		first := l.Choice
 		for choice := range ck.fitting(l) {
-			if l.choose(choice); !slices.Equal(choice, first) && Delayed(ck, l) == nil && ck.Unsafe(l, choice) == nil {
+			if l.choose(choice); slices.Equal(choice, first) {
+				continue
+			}
+			if other := Delayed(ck, l); other != nil {
+				waitUntilOver(l, other)
+			} else if ck.Unsafe(l, choice) == nil {
 				return nil
 			}
 		}
@@ -110,17 +120,31 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 	return delaying(ck, l, due)
 }
 
-// waitForDue makes a stage that would delay a due stage wait until another one is due, or quota is released that it could use.
+// waitUntilOver makes a stage that would delay a due stage wait until that is due no longer, or may be delayed.
+func waitUntilOver(l *Candidate, due *model.Due) {
+	l.wait(due.Stage.QueuedIn.DueTopic, 0)
+}
+
+// waitForDue makes a stage that would delay a due stage wait until quota is released that it could use, too.
 func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
-	l.wait(model.AnyDue, 0)
+	l.wait(model.OwnClaims, 0)
 	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 		if onlyBeside && waitsBeside(ck, l, choice) {
 			continue
 		}
-		for _, c := range choice.Usage(l.Items) {
+		usage := choice.Usage(l.Items)
+		for _, c := range usage {
 			l.WaitFor(c.ID, c.Amount)
+		}
+		// The rest of the peak need not be free, but what is used of it counts.
+		for _, peak := range peaksOf(ck, l, choice) {
+			for _, c := range peak.Without(usage) {
+				if usage.Of(c.ID) == 0 {
+					l.wait(c.ID, anyNews)
+				}
+			}
 		}
 	}
 }
@@ -130,7 +154,7 @@ func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 func waitsBeside(ck *Checker, l *Candidate, choice flavor.Choice) bool {
 	for _, peak := range peaksOf(ck, l, choice) {
 		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
-			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID, 0)
+			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > backfill.LeftBeside(ck.m, l.Queue, c.ID, 0)
 		})
 		if i < 0 {
 			return false
@@ -161,6 +185,7 @@ func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
 	if due == nil || !backfill.IsFor(due, l.Stage) || !l.awaitsQuota {
 		return
 	}
+	l.wait(l.Queue.DueTopic, 0) // for its message: its start may be known later
 	beneficiary := "it"
 	if l.Stage.CoAdmissionGroup() != nil {
 		beneficiary = "the gangs that are admitted together, in ClusterQueue " + l.Queue.Name

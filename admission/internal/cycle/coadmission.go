@@ -19,7 +19,9 @@ import (
 func (cy *Cycle) parkTogether(l *check.Candidate) {
 	g := l.GroupCandidate
 	g.CoAdmissionGroup.Pause = model.Pause{}
-	noteGroupDue(cy, g)
+	if noteGroupDue(cy, g) {
+		return
+	}
 	for i, m := range g.Candidates {
 		m.Waits = append(m.Waits, queue.Wait[quota.ID]{Topic: g.CoAdmissionGroup.Topic})
 		cy.park(m, g.Refusals[i])

@@ -43,8 +43,9 @@ func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
 		cy.parkTogether(l)
 		return
 	}
-	cy.noteDue(l, refusal)
-	cy.park(l, refusal)
+	if !cy.noteDue(l, refusal) {
+		cy.park(l, refusal)
+	}
 }
 
 func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {

@@ -11,8 +11,9 @@ import (
 )
 
 // noteDue makes a refused stage the due stage of its ClusterQueue if it has waited for quota for long enough, and comes before the present one. Otherwise the
-// ClusterQueue is woken when the stage will have. A stage that does not wait for quota is not due.
-func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) {
+// ClusterQueue is woken when the stage will have. A stage that does not wait for quota is not due. It reports whether the stage has to be checked again before it
+// is parked: the stages that it would delay may no longer be due, or reserve less, and what waited for that was woken already.
+func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) (again bool) {
 	present := l.Queue.Due
 	at, waits := l.AwaitsDue()
 	switch {
@@ -24,7 +25,9 @@ func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) {
 		l.Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
 		check.AddReservation(cy.check, l, refusal)
+		return l.Delays()
 	}
+	return false
 }
 
 // mayTakeOver reports whether a stage may be due in its ClusterQueue instead of the present due stage, if there is one: it comes before that, or is that.
@@ -33,8 +36,8 @@ func mayTakeOver(l *check.Candidate, present *model.Due) bool {
 }
 
 // noteGroupDue does the same for a refused co-admission group. It is due in all of its ClusterQueues or in none: so a reservation in one of them never waits for
-// another stage that is due in another one.
-func noteGroupDue(cy *Cycle, g *check.GroupCandidate) {
+// another stage that is due in another one. It reports whether the group has to be checked again, as noteDue does.
+func noteGroupDue(cy *Cycle, g *check.GroupCandidate) (again bool) {
 	at, waits := g.AwaitsDue()
 	switch {
 	case !waits:
@@ -50,7 +53,9 @@ func noteGroupDue(cy *Cycle, g *check.GroupCandidate) {
 		for i, l := range g.Candidates {
 			check.AddReservation(cy.check, l, g.Refusals[i])
 		}
+		return slices.ContainsFunc(g.Candidates, (*check.Candidate).Delays)
 	}
+	return false
 }
 
 // findDue determines the due stages of some cohort trees before their first cycles. A cycle finds them only as it refuses them, and until then JobSets that

@@ -48,7 +48,22 @@ func (ev WorkloadObserved) apply(o *Observer) {
 	o.adoptStatus(s, object)
 	o.adoptCoAdmissionGroup(s, object)
 	o.dropEviction(s)
+	before := s.Entry.Phase
 	o.m.Refresh(s)
+	if before == model.Reserving && s.Entry.Phase == model.Admitted && s.TimeLimit > 0 {
+		o.noteEnd(s)
+	}
+}
+
+// noteEnd notes that the end of a stage is known since its AdmissionChecks have passed, and with it perhaps the start of a due stage: others that end before
+// that may overtake it.
+func (o *Observer) noteEnd(s *model.Stage) {
+	if g := s.Entry.ClusterQueue.CohortTree; g != nil && len(g.DueQueues) > 0 {
+		o.m.ChargeEpoch++
+		for _, q := range g.DueQueues {
+			o.m.Schedule.WakeTopic(g, q.DueTopic)
+		}
+	}
 }
 
 // restoreHistory records by whom a stage was preempted before the Engine existed.

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -39,7 +38,7 @@ func NewSnapshotAsker(s *snapshot.Snapshot, horizon time.Duration) *Asker {
 func (a *Asker) JobSet(ctx context.Context, key types.NamespacedName) (*Report, error) {
 	var from source = a.cluster
 	if a.snapshot != nil {
-		from = &offline{Snapshot: a.snapshot, horizon: a.horizon, startOf: expected.Of, warnings: io.Discard}
+		from = newOffline(a.snapshot, a.horizon, io.Discard)
 	}
 	return explain(ctx, from, subjectName{NamespacedName: key, Kind: jobSetKind})
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -185,9 +186,8 @@ func (c *cluster) refresh(ctx context.Context) {
 
 // expectedStart implements source: the manager writes it for the first waiting stage of a JobSet. That of others is known from a snapshot.
 func (c *cluster) expectedStart(w *kueue.Workload) *expected.Start {
-	e := jobsetstatus.ExpectedStartOf(c.about.jobSet)
-	isWritten := e != nil && e.Stage == w.Labels[apis.StageLabel] && w.Labels[apis.GrowthLabel] == ""
-	if isWritten && (c.known == nil || e.Certainty != jobsetstatus.StartNotPredicted) {
+	e := c.about.writtenStart(w)
+	if e != nil && (c.known == nil || e.Certainty != jobsetstatus.StartNotPredicted) {
 		return expected.Written(e)
 	}
 	if c.known != nil {
@@ -199,7 +199,7 @@ func (c *cluster) expectedStart(w *kueue.Workload) *expected.Start {
 // whyWithout answers from a snapshot, if the user may read one. unserved is why the visibility API does not answer.
 func (c *cluster) whyWithout(ctx context.Context, w *kueue.Workload, unserved error) (x *Workload, limits, err error) {
 	if c.refresh(ctx); c.known == nil {
-		return nil, unserved, nil
+		return nil, errors.New(query.WithoutVisibility(unserved)), nil
 	}
 	if x, limits, err = c.known.why(ctx, w); x != nil {
 		x.ExpectedStart = c.expectedStart(w)

@@ -127,7 +127,7 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	return &offline{Snapshot: taken, horizon: f.until, startOf: expected.Of, warnings: cmd.ErrOrStderr()}, f.Namespace, nil
+	return newOffline(taken, f.until, cmd.ErrOrStderr()), f.Namespace, nil
 }
 
 // A source has the objects of a cluster, and knows why stages wait.
@@ -194,6 +194,15 @@ type subject struct {
 	workloads []*kueue.Workload
 }
 
+// writtenStart returns the expected start that the manager has written for a quota Workload, or nil.
+func (s *subject) writtenStart(w *kueue.Workload) *jobsetstatus.ExpectedStart {
+	e := jobsetstatus.ExpectedStartOf(s.jobSet)
+	if e == nil || e.Stage != w.Labels[apis.StageLabel] || w.Labels[apis.GrowthLabel] != "" {
+		return nil
+	}
+	return e
+}
+
 // kinds of a Report.
 const (
 	jobSetKind   = "JobSet"
@@ -222,7 +231,7 @@ func explain(ctx context.Context, from source, name subjectName) (*Report, error
 			return nil, err
 		}
 		if limits != nil && r.Incomplete == "" {
-			r.Incomplete = query.WithoutVisibility(limits)
+			r.Incomplete = limits.Error()
 		}
 		r.Workloads = append(r.Workloads, *one)
 	}
@@ -265,7 +274,9 @@ func stateOfJobSet(from source, s *subject) (reason, message string) {
 		return "", ""
 	}
 	why := ""
-	if known, isKnown := from.(*offline); isKnown {
+	if known, isKnown := from.(*offline); isKnown && known.lacks != "" {
+		return "", "its quota Workloads are not known: " + known.lacks
+	} else if isKnown {
 		why = simulator.WhyLeftOut(known.Snapshot, s.jobSet)
 	} else if apis.QueueNameOf(s.jobSet.Labels) != "" {
 		why = jobsetstate.Misuse(s.jobSet)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -20,6 +21,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
+	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/simulator/unblock"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -33,12 +35,20 @@ type offline struct {
 	startOf   func(*simulator.Start, *simulator.Prediction) *expected.Start
 	warnings  io.Writer
 	durations *simulator.Durations
+	// lacks says what the snapshot does not have without which only the states of objects are known. It is empty if it has all that.
+	lacks string
 
+	about *subject
 	// The study, the prediction and the sets are about all quota Workloads of the subject.
 	asked      []*kueue.Workload
 	study      *simulator.Study
 	prediction *simulator.Prediction
 	letIn      map[admission.StageKey]*LetIn
+}
+
+// newOffline returns a source about a snapshot of a file.
+func newOffline(s *snapshot.Snapshot, horizon time.Duration, warnings io.Writer) *offline {
+	return &offline{Snapshot: s, horizon: horizon, startOf: expected.Of, warnings: warnings, lacks: snapshotfile.LacksFoundation(s)}
 }
 
 // find implements source. Without a namespace it looks in all of them.
@@ -49,7 +59,7 @@ func (o *offline) find(_ context.Context, name subjectName) (*subject, error) {
 	if mayBe(workloadKind) {
 		for _, w := range o.Workloads {
 			if w.Name == name.Name && isIn(w.Namespace) {
-				found = append(found, &subject{key: keyOf(w), workloads: []*kueue.Workload{w}})
+				found = append(found, &subject{key: keyOf(w), jobSet: o.jobSetOf(w), workloads: []*kueue.Workload{w}})
 			}
 		}
 	}
@@ -61,8 +71,15 @@ func (o *offline) find(_ context.Context, name subjectName) (*subject, error) {
 	}
 	switch len(found) {
 	case 0:
-		return nil, exitcode.AsBadInput(errNotFound(name))
+		err := errNotFound(name)
+		if o.lacks != "" {
+			err = fmt.Errorf("%w; %s", err, o.lacks)
+		}
+		return nil, exitcode.AsBadInput(err)
 	case 1:
+		if o.about = found[0]; o.lacks != "" {
+			return found[0], nil
+		}
 		return found[0], o.ask(found[0].workloads)
 	}
 	namespaces := make([]string, len(found))
@@ -71,6 +88,16 @@ func (o *offline) find(_ context.Context, name subjectName) (*subject, error) {
 	}
 	slices.Sort(namespaces)
 	return nil, exitcode.AsBadInput(fmt.Errorf("%q exists in the namespaces %s: choose one with -n", name.Name, strings.Join(namespaces, ", ")))
+}
+
+// jobSetOf returns the JobSet of a quota Workload, or an empty one.
+func (o *offline) jobSetOf(w *kueue.Workload) *jobsetapi.JobSet {
+	for _, js := range o.JobSets {
+		if js.Namespace == w.Namespace && js.Name == w.Labels[apis.JobSetLabel] {
+			return js
+		}
+	}
+	return &jobsetapi.JobSet{}
 }
 
 // findJobs returns the queued Jobs of a name with their quota Workloads. A snapshot has no other Jobs of users.
@@ -174,6 +201,9 @@ func (o *offline) predict(keys []admission.StageKey) {
 
 // why implements source.
 func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits, err error) {
+	if o.lacks != "" {
+		return nil, errors.New(o.lacks), nil
+	}
 	key := keyOf(w)
 	x = newWorkload(w)
 	x.ExpectedStart = o.expectedStart(w)
@@ -209,6 +239,12 @@ func (o *offline) hasAll(workloads []*kueue.Workload) bool {
 
 // expectedStart implements source. It returns when a quota Workload is expected to start, or nil for one that is admitted.
 func (o *offline) expectedStart(w *kueue.Workload) *expected.Start {
+	if o.lacks != "" {
+		if e := o.about.writtenStart(w); e != nil {
+			return expected.Written(e)
+		}
+		return nil
+	}
 	for i := range o.prediction.Starts {
 		if start := &o.prediction.Starts[i]; start.Workload == keyOf(w) {
 			return o.startOf(start, o.prediction)

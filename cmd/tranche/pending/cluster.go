@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -35,6 +36,9 @@ type cluster struct {
 	*query.Cluster
 	flags *flags
 	taker live.Taker
+	// predicted has the expected starts from the snapshot predictedFrom, by quota Workload: nil for one that is not pending there.
+	predicted     map[types.NamespacedName]*expected.Start
+	predictedFrom *snapshot.Snapshot
 }
 
 // list returns the pending quota Workloads of the queues that the flags select.
@@ -57,7 +61,11 @@ func (c *cluster) list(ctx context.Context) (*List, error) {
 		}
 	}
 	l.sort()
-	return l, c.addStarts(ctx, l)
+	if err := c.addStarts(ctx, l); err != nil {
+		return nil, err
+	}
+	l.WithoutStarts = c.addPredictions(ctx, l)
+	return l, nil
 }
 
 // A queue is asked for. clusterQueue is empty if it is not known.
@@ -130,6 +138,57 @@ func (c *cluster) addStarts(ctx context.Context, l *List) error {
 		if err != nil && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("list the JobSets of namespace %s: %w", namespace, err)
 		}
+	}
+	return nil
+}
+
+// addPredictions adds the expected starts that the manager has not written: those of Jobs, of gangs of pods and of growths. They come from a snapshot,
+// as those of tranche explain. It returns why there is none, or "".
+func (c *cluster) addPredictions(ctx context.Context, l *List) (missing string) {
+	var keys []types.NamespacedName
+	for i := range l.Items {
+		if r := &l.Items[i]; r.ExpectedStart == nil {
+			keys = append(keys, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	s, missing, err := c.taker.Take(ctx, func(taken *snapshot.Snapshot) bool {
+		return taken == c.predictedFrom && !slices.ContainsFunc(keys, func(key types.NamespacedName) bool { _, isKnown := c.predicted[key]; return !isKnown })
+	})
+	switch {
+	case err != nil || s == nil:
+		c.predictedFrom, c.predicted = nil, nil
+	case s != c.predictedFrom:
+		err = c.predict(s, keys)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	for i := range l.Items {
+		if r := &l.Items[i]; r.ExpectedStart == nil {
+			r.ExpectedStart = c.predicted[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
+		}
+	}
+	return missing
+}
+
+// predict predicts when quota Workloads of a snapshot start.
+func (c *cluster) predict(s *snapshot.Snapshot, keys []types.NamespacedName) error {
+	p, err := simulator.ForecastOf(s, &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}, s.TakenAt.Add(c.flags.until), keys...)
+	if err != nil {
+		return fmt.Errorf("predict the starts: %w", err)
+	}
+	if err := expected.WriteLeftOut(c.taker.Warnings, p); err != nil {
+		return err
+	}
+	c.predictedFrom, c.predicted = s, map[types.NamespacedName]*expected.Start{}
+	for _, key := range keys {
+		c.predicted[key] = nil
+	}
+	for i := range p.Starts {
+		c.predicted[p.Starts[i].Workload] = expected.Now(&p.Starts[i], p)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func NewCommand(version string) *cobra.Command {
 		Use:   "pending",
 		Short: "List pending quota Workloads by queue position",
 		Long: "List the pending quota Workloads of a ClusterQueue, of a LocalQueue, or of all LocalQueues of a namespace, in the order in which\n" +
-			"they would be admitted if all fitted. Positions count from 0. Expected starts are those that the manager has written to the JobSets. If the\n" +
+			"they would be admitted if all fitted. Positions count from 0. Expected starts are those that the manager has written to the JobSets. Those of\n" +
+			"Jobs and gangs of pods come from a snapshot that the command takes with your own rights; without them, a line below the table says why. If the\n" +
 			"visibility API is not served or you may not read it, the command takes a snapshot of the cluster with your own rights and answers from\n" +
 			"that. Then the list also has, at its end, what is not in a queue: stages that wait for earlier ones, or are evicted.\n\n" +
 			"With --snapshot, list those of a snapshot, by default of all namespaces. The expected start follows from a simulation in which each stage\n" +
@@ -105,6 +106,9 @@ func (f *flags) answerOffline(cmd *cobra.Command) error {
 	s, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
+	}
+	if lacks := snapshotfile.LacksFoundation(s); lacks != "" {
+		return exitcode.AsBadInput(fmt.Errorf("%s: positions and expected starts are not known; tranche explain shows the states of stages", lacks))
 	}
 	if err := f.filter().Validate(s); err != nil {
 		return exitcode.AsBadInput(err)

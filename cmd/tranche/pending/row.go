@@ -24,6 +24,8 @@ type List struct {
 	TakenAt time.Time `json:"takenAt,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
 	Items   []Row     `json:"items"`
+	// WithoutStarts says why there are no expected starts but those that the manager has written. It is empty if there are.
+	WithoutStarts string `json:"withoutStarts,omitempty"`
 }
 
 // A Row is a pending quota Workload.
@@ -103,7 +105,10 @@ func (l *List) write(out io.Writer, format output.Format, now time.Time) error {
 		_, failure := fmt.Fprintln(table, strings.Join(l.Items[i].cells(now)[:len(columns)], "\t"))
 		err = errors.Join(err, failure)
 	}
-	return errors.Join(err, table.Flush())
+	if err = errors.Join(err, table.Flush()); err == nil && l.WithoutStarts != "" {
+		_, err = fmt.Fprintln(out, "Expected starts that the manager has not written are not shown: "+l.WithoutStarts)
+	}
+	return err
 }
 
 // cells returns the text of all columns.

@@ -2,6 +2,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ const (
 
 // exitCodes is the part of the help about exit codes.
 const exitCodes = "\n\nExit code: 0 if nothing follows; 2 if something follows; 3 if a JobSet or another owner of a quota Workload is evicted, can never fit or can\n" +
-	"no longer finish; 1 on bad input, and if there is no answer."
+	"no longer finish; 1 on bad input, if there is no answer, and if the answer is not certain because objects could not be read."
 
 // limits is the part of the help about what the answer depends on.
 const limits = "The answer compares two simulations from the same snapshot, with and without the change, in which each stage ends when its maximum execution\n" +
@@ -61,6 +62,9 @@ func NewCommand(version string) *cobra.Command {
 				return err
 			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
+				if s.IsAnonymized {
+					return nil, errors.New("the names in the snapshot are pseudonyms, which manifests do not have: take one without --anonymize")
+				}
 				manifests, err := readManifests(files, cmd.InOrStdin())
 				if err != nil {
 					return nil, err
@@ -97,48 +101,60 @@ func (f *flags) add(cmd *cobra.Command) {
 	f.snapshot.Add(cmd)
 	cmd.Flags().StringVar(&f.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
 	cmd.Flags().DurationVar(&f.until, "until", 24*time.Hour, "how long after the snapshot the simulations end")
-	f.format.Add(cmd, output.Markdown, output.JSON, output.YAML)
+	f.format.Add(cmd, output.Wide, output.Markdown, output.JSON, output.YAML)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 	exitcode.SetUsage(cmd, exitcode.Failure)
 }
 
 // answer prints what follows from a change.
 func (f *flags) answer(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) error {
-	p, err := f.plan(cmd, change)
+	p, lacks, err := f.plan(cmd, change)
 	if err != nil {
 		return &exitcode.Error{Code: exitcode.Failure, Err: err}
 	}
-	switch p.Severity() {
-	case plan.Harms:
+	switch severity := p.Severity(); {
+	case severity == plan.Harms:
 		return &exitcode.Error{Code: exitHarms, Err: errors.New("the change does harm: " + summary(p))}
-	case plan.Follows:
+	case lacks != "" && !p.IsEmpty():
+		return &exitcode.Error{Code: exitcode.Failure, Err: fmt.Errorf("the plan is not certain: %s; of what it has follows: %s", lacks, summary(p))}
+	case severity == plan.Follows:
 		return &exitcode.Error{Code: exitFollows, Err: errors.New("the change has consequences: " + summary(p))}
-	case plan.Nothing:
 	}
 	return nil
 }
 
-// plan makes and prints the plan of a change.
-func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) (*plan.Plan, error) {
+// plan makes and prints the plan of a change. lacks says what the snapshot lacks that may change what follows.
+func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.Change, error)) (p *plan.Plan, lacks string, err error) {
 	if f.until <= 0 {
-		return nil, fmt.Errorf("--until is %s, must be positive", f.until)
+		return nil, "", fmt.Errorf("--until is %s, must be positive", f.until)
 	}
 	s, err := f.read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if lacks := snapshotfile.LacksFoundation(s); lacks != "" {
+		return nil, "", fmt.Errorf("%s: what follows from a change is not known", lacks)
 	}
 	c, err := change(s)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	p, err := plan.New(c, &simulator.Durations{PastRuns: c.PastRuns()}, f.until)
-	if err != nil {
-		return nil, err
+	if p, err = plan.New(c, &simulator.Durations{PastRuns: c.PastRuns()}, f.until); err != nil {
+		return nil, "", err
 	}
 	if err := f.write(cmd.OutOrStdout(), p); err != nil {
-		return nil, fmt.Errorf("print the plan: %w", err)
+		return nil, "", fmt.Errorf("print the plan: %w", err)
 	}
-	return p, nil
+	return p, f.lacks(s), nil
+}
+
+// lacks says what a snapshot lacks that may change what follows, or returns "".
+func (f *flags) lacks(s *snapshot.Snapshot) string {
+	lacks := snapshotfile.LacksForPlan(s)
+	if f.withPods {
+		lacks = cmp.Or(lacks, snapshotfile.LacksForNodeLoss(s))
+	}
+	return lacks
 }
 
 // read returns the snapshot to start from, and prints what is missing from it.
@@ -222,7 +238,7 @@ func (f *flags) write(out io.Writer, p *plan.Plan) error {
 		return writeMarkdown(out, p)
 	case output.Text, output.Wide, output.SARIF, output.GitHub:
 	}
-	return writeText(out, p)
+	return writeText(out, p, f.format)
 }
 
 // summary counts the consequences of each kind.

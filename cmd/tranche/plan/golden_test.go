@@ -72,6 +72,16 @@ func TestRecordedPlans(t *testing.T) {
 	}
 }
 
+// TestWide prints all names, the quota Workloads and the times.
+func TestWide(t *testing.T) {
+	args := []string{"quota", "ml/default/gpu=3", "--snapshot", filepath.Join(recorded, "quota-cut", "snapshot"), "-o", "wide"}
+	out, _, err := run(t, plan.NewWhatIfCommand("test"), args...)
+	if exitcode.Of(err) != 3 {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/wide.txt", out)
+}
+
 // TestWhatIfAnswers compares the answers to what-if questions with their goldens.
 func TestWhatIfAnswers(t *testing.T) {
 	world := filepath.Join(recorded, "quota-raised", "snapshot")
@@ -146,11 +156,57 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// TestHalfSnapshot plans from snapshots that lack a file. An answer that the missing objects may change has the exit code of an error, unless it is bad
+// anyway.
+func TestHalfSnapshot(t *testing.T) {
+	world := filepath.Join(recorded, "quota-raised", "snapshot")
+	const notCertain = "the plan is not certain: the snapshot lacks jobs; of what it has follows: "
+	for _, c := range []struct {
+		missing, quota string
+		code           int
+		want           string
+		isPlanned      bool
+	}{
+		{"jobs.batch", "5", 1, notCertain + "nothing follows", true},
+		{"jobs.batch", "8", 1, notCertain, true},
+		{"jobs.batch", "3", 3, "the change does harm: ", true},
+		{"jobs.batch", "4", 0, "", true}, // nothing changes
+		{"nodes", "5", 0, "", true},
+		{"nodes", "8", 2, "the change has consequences: ", true},
+		{"clusterqueues.kueue.x-k8s.io", "5", 1, "the snapshot lacks clusterqueues: what follows from a change is not known", false},
+		{"workloads.kueue.x-k8s.io", "4", 1, "the snapshot lacks workloads: what follows from a change is not known", false},
+	} {
+		t.Run(c.missing+" "+c.quota, func(t *testing.T) {
+			dir := t.TempDir()
+			files, err := filepath.Glob(filepath.Join(world, "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if filepath.Base(file) != c.missing+".jsonl" {
+					copyFile(t, file, dir)
+				}
+			}
+			out, code, err := run(t, plan.NewWhatIfCommand("test"), "quota", "ml/default/gpu="+c.quota, "--snapshot", dir)
+			if code != c.code || err != nil && !strings.HasPrefix(err.Error(), c.want) || (out != "") != c.isPlanned {
+				t.Errorf("exit code %d, error %v, want %d and %q\n%s", code, err, c.code, c.want, out)
+			}
+		})
+	}
+}
+
 // TestBadInput gives flags, snapshots and manifests that cannot be answered about.
 func TestBadInput(t *testing.T) {
 	dir := filepath.Join(recorded, "quota-raised")
 	world, queues := filepath.Join(dir, "snapshot"), filepath.Join(dir, "queues.yaml")
-	half, old := t.TempDir(), t.TempDir()
+	half, old, anonymized := t.TempDir(), t.TempDir(), t.TempDir()
+	taken, err := snapshot.ReadDir(os.DirFS(world))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.Write(func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(anonymized, name)) }, snapshot.NewAnonymizer()); err != nil {
+		t.Fatal(err)
+	}
 	copyFile(t, filepath.Join(world, "workloads.kueue.x-k8s.io.jsonl"), half)
 	metadata := copyFile(t, filepath.Join(world, "snapshot.json"), old)
 	content, err := os.ReadFile(metadata)
@@ -161,15 +217,16 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"--until is -1h0m0s, must be positive":                                              {"-f", queues, "--snapshot", world, "--until", "-1h"},
-		"read the snapshot: stat nowhere":                                                   {"-f", queues, "--snapshot", "nowhere"},
-		"read the manifests: stat nowhere":                                                  {"-f", "nowhere", "--snapshot", world},
-		"snapshot.json is missing, so the snapshot is incomplete: copy the whole directory": {"-f", queues, "--snapshot", half},
-		`the format is "Snapshot" of "snapshot.tranche.dev/v0"`:                             {"-f", queues, "--snapshot", old},
-		"nowhere.kubeconfig":                                                                {"-f", queues, "--kubeconfig", "nowhere.kubeconfig"},
-		"--config-map is \"x\": write NAMESPACE/NAME":                                       {"-f", queues, "--config-map", "x"},
-		"standard input can be read only once":                                              {"-f", "-", "--snapshot", "-"},
-		"is given twice, in " + queues:                                                      {"-f", queues, "-f", queues, "--snapshot", world},
+		"--until is -1h0m0s, must be positive": {"-f", queues, "--snapshot", world, "--until", "-1h"},
+		"read the snapshot: stat nowhere":      {"-f", queues, "--snapshot", "nowhere"},
+		"read the manifests: stat nowhere":     {"-f", "nowhere", "--snapshot", world},
+		"snapshot.json is missing, so that neither the version nor the time of the snapshot is known": {"-f", queues, "--snapshot", half},
+		`the format is "Snapshot" of "snapshot.tranche.dev/v0"`:                                       {"-f", queues, "--snapshot", old},
+		"the names in the snapshot are pseudonyms":                                                    {"-f", queues, "--snapshot", anonymized},
+		"nowhere.kubeconfig":                          {"-f", queues, "--kubeconfig", "nowhere.kubeconfig"},
+		"--config-map is \"x\": write NAMESPACE/NAME": {"-f", queues, "--config-map", "x"},
+		"standard input can be read only once":        {"-f", "-", "--snapshot", "-"},
+		"is given twice, in " + queues:                {"-f", queues, "-f", queues, "--snapshot", world},
 	} {
 		t.Run(want, func(t *testing.T) {
 			out, code, err := run(t, plan.NewCommand("test"), args...)

@@ -13,7 +13,7 @@ const maxRows = 50
 
 // writeMarkdown prints a plan as a comment of a pull request.
 func writeMarkdown(out io.Writer, p *plan.Plan) error {
-	w := &writer{out: out}
+	w := &writer{out: out, maxNames: maxNames}
 	w.printf("### Tranche plan: %s\n\n", summary(p))
 	w.printf("Snapshot of %s, simulated for %s. Objects: %s.\n", p.TakenAt.UTC().Format("2006-01-02 15:04:05Z"), elapsed(p.Until.Sub(p.TakenAt)), actions(p))
 	w.objects(p)
@@ -24,7 +24,7 @@ func writeMarkdown(out io.Writer, p *plan.Plan) error {
 		}
 	}
 	w.consequences(p)
-	w.folded(fmt.Sprintf("%d unknown starts", len(p.Unknown)), unknownLines(p))
+	w.folded(fmt.Sprintf("%d unknown starts", len(p.Unknown)), w.unknownLines(p))
 	w.folded("Without a maximum execution time, and so never ended by the simulation", p.Endless)
 	w.folded("Not simulated", p.NotSimulated)
 	w.folded("Ignored", p.Ignored)
@@ -39,7 +39,7 @@ func (w *writer) objects(p *plan.Plan) {
 			continue
 		}
 		var fields []string
-		for _, line := range shortened(fieldLines(o)) {
+		for _, line := range w.shortened(fieldLines(o)) {
 			fields = append(fields, escaped(line))
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", strings.ToLower(string(o.Action)), escaped(o.String()), strings.Join(fields, "<br>")))
@@ -55,7 +55,7 @@ func (w *writer) consequences(p *plan.Plan) {
 	for _, kind := range plan.Kinds() {
 		all := ofKind(p, kind)
 		for i := range all[:min(len(all), maxRows)] {
-			w.printf("| **%s** | %s | %s |\n", words(kind), escaped(subject(&all[i].Stage)), escaped(details(p, &all[i])))
+			w.printf("| **%s** | %s | %s |\n", words(kind), escaped(subject(&all[i].Stage)), escaped(w.details(p, &all[i])))
 		}
 		if more := len(all) - maxRows; more > 0 {
 			w.printf("| **%s** | %d more | |\n", words(kind), more)

@@ -6,20 +6,25 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// maxNames is how many names of a list are printed.
+// maxNames is how many names of a list are printed, unless the format is wide.
 const maxNames = 5
 
-// writeText prints a plan for terminals.
-func writeText(out io.Writer, p *plan.Plan) error {
-	w := &writer{out: out}
+// writeText prints a plan for terminals, in the format Text or Wide.
+func writeText(out io.Writer, p *plan.Plan, format output.Format) error {
+	w := &writer{out: out, maxNames: maxNames}
+	if format == output.Wide {
+		w.isWide, w.maxNames = true, math.MaxInt
+	}
 	w.printf("Snapshot of %s, simulated for %s.\n", p.TakenAt.UTC().Format("2006-01-02 15:04:05Z"), elapsed(p.Until.Sub(p.TakenAt)))
 	w.printf("\nObjects: %s\n", actions(p))
 	for i := range p.Objects {
@@ -40,8 +45,8 @@ func writeText(out io.Writer, p *plan.Plan) error {
 	}
 	w.printf("\nConsequences: %s\n", summary(p))
 	w.table(p)
-	w.list("\nThe start is unknown of:", unknownLines(p))
-	w.list("\nWithout a maximum execution time, and so never ended by the simulation:", shortened(p.Endless))
+	w.list("\nThe start is unknown of:", w.unknownLines(p))
+	w.list("\nWithout a maximum execution time, and so never ended by the simulation:", w.shortened(p.Endless))
 	w.list("\nNot simulated:", p.NotSimulated)
 	w.list("\nIgnored:", p.Ignored)
 	return w.err
@@ -50,7 +55,10 @@ func writeText(out io.Writer, p *plan.Plan) error {
 // A writer keeps the first error.
 type writer struct {
 	out io.Writer
-	err error
+	// maxNames is how many names of a list are printed, and isWide is true if there are more columns.
+	maxNames int
+	isWide   bool
+	err      error
 }
 
 func (w *writer) printf(format string, args ...any) {
@@ -70,12 +78,27 @@ func (w *writer) list(title string, lines []string) {
 
 func (w *writer) table(p *plan.Plan) {
 	table := tabwriter.NewWriter(w.out, 0, 0, 2, ' ', 0)
+	if w.isWide && len(p.Consequences) > 0 {
+		_, w.err = fmt.Fprintln(table, "  CONSEQUENCE\tFOR\tWORKLOAD\tWITHOUT-THE-CHANGE\tWITH-THE-CHANGE\tDETAILS")
+	}
 	for i := range p.Consequences {
 		c := &p.Consequences[i]
-		_, err := fmt.Fprintf(table, "  %s\t%s\t%s\n", words(c.Kind), subject(&c.Stage), details(p, c))
+		cells := []string{"  " + words(c.Kind), subject(&c.Stage)}
+		if w.isWide {
+			cells = append(cells, c.Workload, timeText(c.Before), timeText(c.After))
+		}
+		_, err := fmt.Fprintln(table, strings.Join(append(cells, w.details(p, c)), "\t"))
 		w.err = cmp.Or(w.err, err)
 	}
 	w.err = errors.Join(w.err, table.Flush())
+}
+
+// timeText returns a time for the wide format.
+func timeText(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
 }
 
 // actions counts the objects of each action.
@@ -163,7 +186,7 @@ func subject(s *plan.Stage) string {
 }
 
 // details describes a consequence.
-func details(p *plan.Plan, c *plan.Consequence) string {
+func (w *writer) details(p *plan.Plan, c *plan.Consequence) string {
 	var text string
 	switch c.Kind {
 	case plan.Evicted, plan.EvictionMoved, plan.Restarted:
@@ -178,7 +201,7 @@ func details(p *plan.Plan, c *plan.Consequence) string {
 		text = c.Message
 	}
 	if len(c.Blockers) > 0 {
-		text += "; without a maximum execution time: " + strings.Join(shortened(c.Blockers), ", ")
+		text += "; without a maximum execution time: " + strings.Join(w.shortened(c.Blockers), ", ")
 	}
 	if bases := basesOf(c); len(bases) > 0 {
 		text += "; estimated " + strings.Join(bases, " and ")
@@ -267,19 +290,19 @@ func elapsed(d time.Duration) string {
 	return text
 }
 
-func unknownLines(p *plan.Plan) []string {
+func (w *writer) unknownLines(p *plan.Plan) []string {
 	var lines []string
 	for i := range p.Unknown {
 		u := &p.Unknown[i]
-		lines = append(lines, fmt.Sprintf("%s: waits for %s", subject(&u.Stage), strings.Join(shortened(u.Blockers), ", ")))
+		lines = append(lines, fmt.Sprintf("%s: waits for %s", subject(&u.Stage), strings.Join(w.shortened(u.Blockers), ", ")))
 	}
 	return lines
 }
 
 // shortened returns the first names of a list.
-func shortened(names []string) []string {
-	if len(names) <= maxNames {
+func (w *writer) shortened(names []string) []string {
+	if len(names) <= w.maxNames {
 		return names
 	}
-	return append(slices.Clone(names[:maxNames]), fmt.Sprintf("%d more", len(names)-maxNames))
+	return append(slices.Clone(names[:w.maxNames]), fmt.Sprintf("%d more", len(names)-w.maxNames))
 }

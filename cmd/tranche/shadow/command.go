@@ -69,7 +69,7 @@ func NewCommand(version string) *cobra.Command {
 				return err
 			}
 			if f.format.IsText() {
-				return writeText(cmd.OutOrStdout(), report)
+				return writeText(cmd.OutOrStdout(), report, f.format)
 			}
 			return f.format.Write(cmd.OutOrStdout(), report)
 		},
@@ -85,7 +85,7 @@ func NewCommand(version string) *cobra.Command {
 		"quota that the replays assume for JobSets that name no LocalQueue, such as nvidia.com/gpu=64; without it they are not replayed")
 	cmd.Flags().StringVar(&f.metricsAddress, "metrics-bind-address", "", "address, such as :8080, on which to serve metrics at /metrics while watching; defaults to none")
 	cmd.Flags().DurationVar(&f.reportInterval, "report-interval", time.Minute, "with --metrics-bind-address: how often to replay what was observed, at least 1s; less often if replays take long")
-	f.format.Add(cmd, output.JSON, output.YAML)
+	f.format.Add(cmd, output.Wide, output.JSON, output.YAML)
 	cmd.MarkFlagsMutuallyExclusive("audit-log", "kubeconfig")
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 	return cmd

@@ -74,6 +74,23 @@ func TestRecordedDay(t *testing.T) {
 	}
 }
 
+// TestWide prints all JobSets of each list, and otherwise the same.
+func TestWide(t *testing.T) {
+	log := auditLog(t, "RequestResponse")
+	text, _, err := run(log, "--audit-log", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide, _, err := run(log, "--audit-log", "-", "-o", "wide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, isShort := strings.Cut(text, "and 20 more: see -o wide\n")
+	if more := strings.Count(wide, "\n") - strings.Count(before+after, "\n"); !isShort || more != 20 || !strings.HasSuffix(wide, after) {
+		t.Errorf("%d more lines, want the 20 others:\n%s", more, wide)
+	}
+}
+
 // TestSources reads the same day from a compressed log, and from standard input as JSON.
 func TestSources(t *testing.T) {
 	log := auditLog(t, "RequestResponse")
@@ -163,7 +180,7 @@ func TestBadInput(t *testing.T) {
 		"replays all the time": {"", []string{"--report-interval", "1ms"}, []string{"--report-interval is 1ms: it must be at least 1s"}},
 		"a negative time":      {"", []string{"--for", "-1m"}, []string{"--for is -1m0s"}},
 		"no JobSet to keep":    {"", []string{"--limit", "0"}, []string{"--limit is 0"}},
-		"an unknown format":    {"", []string{"-o", "xml"}, []string{"must be one of text, json, yaml"}},
+		"an unknown format":    {"", []string{"-o", "xml"}, []string{"must be one of text, wide, json, yaml"}},
 		"an argument":          {"", []string{"now"}, []string{`"now"`}},
 		"no configuration":     {"", []string{"--config", filepath.Join(dir, "nowhere")}, []string{"read --config", "no such file"}},
 		"wrong configuration":  {"", []string{"--config", "command_test.go"}, []string{"command_test.go: "}},

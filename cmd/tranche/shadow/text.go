@@ -4,20 +4,26 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/shadow"
 )
 
-// maxRows is how many JobSets a section of the text has.
+// maxRows is how many JobSets a section of the text has, unless the format is wide.
 const maxRows = 10
 
-// writeText prints a report.
-func writeText(out io.Writer, r *shadow.Report) error {
+// writeText prints a report, in the format Text or Wide.
+func writeText(out io.Writer, r *shadow.Report, format output.Format) error {
 	var b strings.Builder
+	rows := maxRows
+	if format == output.Wide {
+		rows = math.MaxInt
+	}
 	c := &r.JobSets
 	fmt.Fprintf(&b, "From %s to %s (%s): %s, %d with several stages; %d finished, %d running, %d pending.\n",
 		clock(r.From), clock(r.To), r.To.Sub(r.From).Round(time.Second), plural(c.Total, "JobSet"), c.Staged, c.Finished, c.Running, c.Pending)
@@ -26,9 +32,9 @@ func writeText(out io.Writer, r *shadow.Report) error {
 	}
 	writeUsage(&b, r)
 	writeComparison(&b, r)
-	writeDifferences(&b, r)
-	writeUnsafe(&b, r)
-	writeProblems(&b, r)
+	writeDifferences(&b, r, rows)
+	writeUnsafe(&b, r, rows)
+	writeProblems(&b, r, rows)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -133,14 +139,14 @@ func duration(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// writeDifferences prints the JobSets with the greatest differences.
-func writeDifferences(b *strings.Builder, r *shadow.Report) {
+// writeDifferences prints the JobSets with the greatest differences, and at most so many.
+func writeDifferences(b *strings.Builder, r *shadow.Report, most int) {
 	if len(r.Differences) == 0 {
 		return
 	}
 	b.WriteString("\nJobSets that start or finish at other times, those that gain most first:\n")
 	rows := [][]string{{"NAMESPACE", "NAME", "STARTED", "START WHOLE", "IN STAGES", "EARLIER", "FINISH WHOLE", "IN STAGES", "EARLIER"}}
-	for i := range r.Differences[:min(maxRows, len(r.Differences))] {
+	for i := range r.Differences[:min(most, len(r.Differences))] {
 		d := &r.Differences[i]
 		rows = append(rows, []string{
 			d.Namespace, d.Name, after(r, d.Started), after(r, d.StartedWhole), after(r, d.StartedStaged), earlier(d.StartedWhole, d.StartedStaged),
@@ -148,13 +154,13 @@ func writeDifferences(b *strings.Builder, r *shadow.Report) {
 		})
 	}
 	writeTable(b, rows)
-	more(b, len(r.Differences))
+	more(b, len(r.Differences), most)
 	b.WriteString("Times count from the begin.\n")
 }
 
-func more(b *strings.Builder, n int) {
-	if n > maxRows {
-		fmt.Fprintf(b, "and %d more: see -o json\n", n-maxRows)
+func more(b *strings.Builder, n, most int) {
+	if n > most {
+		fmt.Fprintf(b, "and %d more: see -o wide\n", n-most)
 	}
 }
 
@@ -173,29 +179,29 @@ func earlier(whole, staged time.Time) string {
 	return whole.Sub(staged).Round(time.Second).String()
 }
 
-func writeUnsafe(b *strings.Builder, r *shadow.Report) {
+func writeUnsafe(b *strings.Builder, r *shadow.Report, most int) {
 	if len(r.Unsafe) == 0 {
 		b.WriteString("\nNo stage would have waited for safety: admitting each stage as soon as it fits could not have led to a deadlock.\n")
 		return
 	}
 	fmt.Fprintf(b, "\n%s fitted and waited in the replay, because admitting them could have led to a deadlock:\n", plural(len(r.Unsafe), "stage"))
-	for _, stage := range r.Unsafe[:min(maxRows, len(r.Unsafe))] {
+	for _, stage := range r.Unsafe[:min(most, len(r.Unsafe))] {
 		fmt.Fprintf(b, "- %s\n", stage)
 	}
-	more(b, len(r.Unsafe))
+	more(b, len(r.Unsafe), most)
 }
 
 // writeProblems prints what the report lacks.
-func writeProblems(b *strings.Builder, r *shadow.Report) {
+func writeProblems(b *strings.Builder, r *shadow.Report, most int) {
 	if r.Folded.JobSets > 0 {
 		fmt.Fprintf(b, "\n%s that finished by %s count only in what was held: raise --limit to replay them.\n", plural(r.Folded.JobSets, "JobSet"), clock(r.Folded.Until))
 	}
 	if len(r.LeftOut) > 0 {
 		fmt.Fprintf(b, "\n%s would be refused or not managed:\n", plural(len(r.LeftOut), "JobSet"))
-		for _, l := range r.LeftOut[:min(maxRows, len(r.LeftOut))] {
+		for _, l := range r.LeftOut[:min(most, len(r.LeftOut))] {
 			fmt.Fprintf(b, "- %s/%s: %s\n", l.Namespace, l.Name, l.Why)
 		}
-		more(b, len(r.LeftOut))
+		more(b, len(r.LeftOut), most)
 	}
 	if len(r.InactiveQueues) > 0 {
 		b.WriteString("\nClusterQueues that would admit nothing:\n")

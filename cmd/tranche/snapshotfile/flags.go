@@ -1,6 +1,7 @@
 package snapshotfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,7 +35,8 @@ func (f *Flags) Read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, erro
 	if err != nil {
 		return nil, exitcode.AsBadInput(fmt.Errorf("read the snapshot: %w", err))
 	}
-	if s.TakenAt.IsZero() {
+	isManifests := s.TakenAt.IsZero()
+	if isManifests {
 		s.TakenAt = time.Now()
 	}
 	for _, skipped := range slices.Concat(s.Skipped, s.Creators) {
@@ -42,5 +44,8 @@ func (f *Flags) Read(in io.Reader, warnings io.Writer) (*snapshot.Snapshot, erro
 			return nil, fmt.Errorf("print the skipped objects: %w", err)
 		}
 	}
-	return s, PrintGaps(warnings, s.Gaps)
+	if isManifests && len(s.ClusterQueues) == 0 && len(s.Workloads)+len(s.JobSets) > 0 {
+		_, err = fmt.Fprintln(warnings, "the manifests have no ClusterQueue: answers are those for a cluster without one, in which nothing is admitted")
+	}
+	return s, errors.Join(err, printNamespaces(warnings, s), PrintGaps(warnings, s.Gaps))
 }

@@ -5,12 +5,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
@@ -36,15 +39,30 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "taken.tar.gz"), archive.String())
-	write(t, filepath.Join(dir, "half.tar.gz"), archive.String()[:archive.Len()/2])
+	write(t, filepath.Join(dir, "half.tar.gz"), archive.String()[:archive.Len()/10])
 	write(t, filepath.Join(dir, "random.tar.gz"), "\xd6\xef\x65\xc2\x46\x80\x4c\xab")
+	some := filepath.Join(dir, "some")
+	if err := os.Mkdir(some, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ofTeam := &snapshot.Snapshot{Namespaces: s.Namespaces, OnlyNamespaces: []string{"a"}}
+	if err := ofTeam.Write(func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(some, name)) }, nil); err != nil {
+		t.Fatal(err)
+	}
 	manifest := "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: s}}\n"
 	write(t, filepath.Join(dir, "objects.yaml"), manifest)
 	missing := "missing: nodes: nodes is forbidden; ask for the right to list nodes\nwithout nodes: all but tranche what-if node-loss is answered\n"
 	cases := map[string]struct{ path, in, warnings, want string }{
-		"a directory":      {path: taken, warnings: missing},
-		"an archive":       {path: filepath.Join(dir, "taken.tar.gz"), warnings: missing},
-		"a manifest":       {path: filepath.Join(dir, "objects.yaml"), warnings: "skipped: Secret s (" + filepath.Join(dir, "objects.yaml") + ")\n"},
+		"a directory": {path: taken, warnings: missing},
+		"some namespaces": {
+			path: some, warnings: "only the namespaces a were read: answers are those for a cluster in which nothing of other namespaces waits or holds quota\n",
+		},
+		"an archive": {path: filepath.Join(dir, "taken.tar.gz"), warnings: missing},
+		"a manifest": {path: filepath.Join(dir, "objects.yaml"), warnings: "skipped: Secret s (" + filepath.Join(dir, "objects.yaml") + ")\n"},
+		"no ClusterQueue": {
+			path: "-", in: manifest + "---\n{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {name: w, namespace: a}}\n",
+			warnings: "skipped: Secret s (standard input)\nthe manifests have no ClusterQueue: answers are those for a cluster without one, in which nothing is admitted\n",
+		},
 		"standard input":   {path: "-", in: manifest, warnings: "skipped: Secret s (standard input)\n"},
 		"no file":          {path: filepath.Join(dir, "nowhere"), want: "nowhere: no such file"},
 		"half an archive":  {path: filepath.Join(dir, "half.tar.gz"), want: "the archive is truncated or damaged; copy it again"},
@@ -74,6 +92,36 @@ func TestRead(t *testing.T) {
 			}
 			if len(got.Namespaces) != 1 || warnings.String() != c.warnings {
 				t.Errorf("%d namespaces, warnings %q, want 1 and %q", len(got.Namespaces), warnings.String(), c.warnings)
+			}
+		})
+	}
+}
+
+// TestLacks: only objects that exist are lacking, and nodes count only where they are lost.
+func TestLacks(t *testing.T) {
+	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "u", Labels: map[string]string{jobset.JobSetUIDKey: "v"}}, Status: batchv1.JobStatus{Active: 1}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: new(true)}}}}
+	for name, c := range map[string]struct {
+		snapshot                   snapshot.Snapshot
+		foundation, plan, nodeLoss string
+	}{
+		"nothing": {},
+		"kinds": {
+			snapshot.Snapshot{Gaps: []snapshot.Gap{{Resource: "cohorts.kueue.x-k8s.io"}, {Resource: "pods"}, {Resource: "workloads.kueue.x-k8s.io", Namespaces: []string{"a"}}}},
+			"the snapshot lacks cohorts, workloads", "the snapshot lacks cohorts, pods, workloads", "",
+		},
+		"what does not exist": {snapshot: snapshot.Snapshot{Gaps: []snapshot.Gap{{Resource: "cohorts.kueue.x-k8s.io", IsAbsent: true}, {Resource: "configmaps", IsAbsent: true}}}},
+		"the configuration":   {snapshot: snapshot.Snapshot{Gaps: []snapshot.Gap{{Resource: "configmaps"}}}, plan: "the snapshot lacks configmaps"},
+		"nodes":               {snapshot: snapshot.Snapshot{Gaps: []snapshot.Gap{{Resource: "nodes"}}}, nodeLoss: "the snapshot lacks nodes"},
+		"other namespaces":    {snapshot: snapshot.Snapshot{OnlyNamespaces: []string{"a", "b"}}, plan: "the snapshot has only the namespaces a, b"},
+		"running pods":        {snapshot: snapshot.Snapshot{Jobs: []*batchv1.Job{running}}, nodeLoss: "the snapshot lacks the running pods of JobSets: take it with --pods"},
+		"no running pods":     {snapshot: snapshot.Snapshot{Jobs: []*batchv1.Job{running}, Pods: []*corev1.Pod{pod}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &c.snapshot
+			got := []string{snapshotfile.LacksFoundation(s), snapshotfile.LacksForPlan(s), snapshotfile.LacksForNodeLoss(s)}
+			if want := []string{c.foundation, c.plan, c.nodeLoss}; !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
 			}
 		})
 	}
