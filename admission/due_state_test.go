@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,31 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 )
+
+// TestStartAfterAnEnd explains a due stage after a stage has been deleted whose end its expected start counted on, and before the next decision.
+func TestStartAfterAnEnd(t *testing.T) {
+	limit := func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(7200)) }
+	w := newWorld(t, admission.Config{Reservation: admission.Reservation{IsEnabled: true, After: time.Minute}})
+	w.queue("p", "a: gpu=4 cpu=4", inCohort("team"))
+	w.queue("q", "a: gpu=4", inCohort("team"))
+	w.lone("p", "busy-p", "gpu=4", limit)
+	w.lone("q", "busy-q", "gpu=4", limit)
+	w.lone("p", "small-1", "cpu=1", limit)
+	w.lone("p", "small-2", "cpu=1", limit)
+	w.decide()
+	w.lone("p", "due-p", "gpu=4 cpu=4")
+	w.lone("q", "due-q", "gpu=6")
+	w.decide()
+	w.untilDue()
+	w.clock++
+	w.change("small-1", finish)
+	w.decide()
+	w.engine.Apply(admission.WorkloadGone{Key: keyOf("busy-p")})
+	const want = "it starts by 2026-01-01T02:00:0"
+	if x, _ := w.engine.Explanation(keyOf("due-q")); !strings.Contains(x.Message, want) {
+		t.Errorf("explained by %q, want %q", x.Message, want)
+	}
+}
 
 // TestTakeoverOfADueQueue: a stage that becomes due instead of a member of a co-admission group is not held up by what was due for the group elsewhere.
 func TestTakeoverOfADueQueue(t *testing.T) {

@@ -89,8 +89,8 @@ func TestNoQueueIsLeftBehind(t *testing.T) {
 		e.Apply(WorkloadGone{Key: StageKey{Namespace: "ns", Name: wl.Name}})
 		e.Apply(ClusterQueueObserved{ClusterQueue: queueOf(int64(i + 1))})
 		e.Decide(now)
-		if len(e.model.ClusterQueues) != 2 || len(e.model.Cohorts) > 0 {
-			t.Fatalf("%d ClusterQueues and %d Cohorts are known, want the one and that of those without", len(e.model.ClusterQueues), len(e.model.Cohorts))
+		if len(e.model.ClusterQueues) != 2 || len(e.model.Cohorts.All()) > 0 {
+			t.Fatalf("%d ClusterQueues and %d Cohorts are known, want the one and that of those without", len(e.model.ClusterQueues), len(e.model.Cohorts.All()))
 		}
 	}
 	for d := range maps.Values(e.model.Demand.Demands) {

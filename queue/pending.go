@@ -343,13 +343,6 @@ func (p *Pending[M, S, T]) Wake(topic T, enough int64) bool {
 // Sleeps reports whether a stage is parked on a topic.
 func (p *Pending[M, S, T]) Sleeps(topic T) bool { return p.asleep[topic] != nil }
 
-// WakeLike wakes a stage and all others of its shape.
-func (p *Pending[M, S, T]) WakeLike(t *Element[M, S, T]) {
-	if !t.equivClass.isAwake {
-		p.wake(t.equivClass)
-	}
-}
-
 // WakeAll wakes all stages.
 func (p *Pending[M, S, T]) WakeAll() {
 	p.blocker = nil

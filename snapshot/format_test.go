@@ -462,6 +462,17 @@ func TestConfigurationThatDecidesIsKept(t *testing.T) {
 	}
 }
 
+// A snapshot of a version of Tranche that knew no reservations has no setting for them. Its manager reserved nothing.
+func TestSnapshotWithoutReservations(t *testing.T) {
+	for recorded, want := range map[string]string{"": apis.Never, "reservation: {}\n": apis.Never, "reservation: {after: 10m}\n": "10m"} {
+		files := write(t, &snapshot.Snapshot{Configuration: &configapi.Configuration{}}, nil)
+		files["configuration.yaml"] = &fstest.MapFile{Data: []byte("apiVersion: " + configapi.APIVersion + "\nkind: Configuration\n" + recorded)}
+		if got := read(t, files).Configuration.Reservation.After; got != want {
+			t.Errorf("%q is read as %q, want %q", recorded, got, want)
+		}
+	}
+}
+
 // The names of Jobs stay composed of those of their JobSets.
 func TestPseudonymsOfComposedNames(t *testing.T) {
 	a := snapshot.NewAnonymizer()

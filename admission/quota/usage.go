@@ -48,6 +48,16 @@ func (u *Usage) AddAll(other Usage) {
 	}
 }
 
+// Plus returns the sum of two usages, which is the other one itself if one of them is empty.
+func (u Usage) Plus(other Usage) Usage {
+	if len(u) == 0 {
+		return other
+	}
+	sum := u.Clone()
+	sum.AddAll(other)
+	return sum
+}
+
 // Without returns how much each amount is above that of another usage, and leaves out those that are not.
 func (u Usage) Without(other Usage) Usage {
 	var rest Usage

@@ -59,3 +59,14 @@ func (c *Claim) prepare() {
 func (c *Claim) canFinish() bool {
 	return slices.ContainsFunc(c.needs, c.Node.Fits)
 }
+
+// Outstanding returns the most that the JobSet may come to hold of each flavor and resource, beside what it holds and what is reserved for it.
+func (c *Claim) Outstanding(reserved quota.Usage) quota.Usage {
+	var most quota.Usage
+	for _, peak := range c.Peaks {
+		for _, more := range peak.Without(c.Held).Without(reserved) {
+			most.Add(more.ID, max(0, more.Amount.Minus(most.Of(more.ID))))
+		}
+	}
+	return most
+}

@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
 )
 
 // BenchmarkAudit measures one audit of the engine with a ClusterQueue and a LocalQueue for each 4 JobSets, each of which has three stages.
 func BenchmarkAudit(b *testing.B) {
 	for _, holders := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprintf("holders=%d", holders), func(b *testing.B) {
-			y := newYard(b, holders/4, 18*int64(holders), kueue.BestEffortFIFO)
+			y := newYard(b, holders/4, 18*int64(holders), kueue.BestEffortFIFO, admission.Config{})
 			for range holders {
 				y.submit()
 			}

@@ -43,6 +43,46 @@ func BenchmarkDue(b *testing.B) {
 	}
 }
 
+// BenchmarkDueQueues has one cohort of full ClusterQueues, each with a due stage and with stages of other sizes that wait since they would delay it. In each
+// operation a stage of one ClusterQueue finishes, its due stage takes the place, and the next stage is due.
+func BenchmarkDueQueues(b *testing.B) {
+	for _, queues := range []int{10, 1000} {
+		for _, isEnabled := range []bool{false, true} {
+			b.Run(fmt.Sprintf("reserves=%t/queues=%d", isEnabled, queues), func(b *testing.B) {
+				f := newFleet(b, shape{queues: queues, perCohort: queues, running: 4}, 0, admission.Config{Reservation: admission.Reservation{IsEnabled: isEnabled}})
+				running := make([][]admission.StageKey, queues)
+				for i := range queues {
+					for n := range 4 {
+						running[i] = append(running[i], admission.StageKey{Namespace: "ns", Name: fmt.Sprintf("w%d", 1+4*i+n)})
+					}
+				}
+				for range 2 {
+					for i := range queues {
+						f.observe(f.workload(i, 1))
+					}
+				}
+				for i := range queues {
+					for cpus := range int64(3) {
+						f.observe(f.workload(i, 2+cpus))
+					}
+				}
+				f.decide()
+				for n := 0; b.Loop(); n++ {
+					i := n % queues
+					f.gone(running[i][:1])
+					f.observe(f.workload(i, 1))
+					admitted := f.decide()
+					if len(admitted) != 1 {
+						b.Fatalf("%d stages admitted, want the due one", len(admitted))
+					}
+					running[i] = append(running[i][1:], admitted...)
+				}
+				record(b)
+			})
+		}
+	}
+}
+
 // addDue submits a stage that has waited for quota for long when it is first observed.
 func (c *cluster) addDue(priority int32, gpus int64, limitSeconds int32) {
 	wl := c.submit(fmt.Sprintf("wl-%d", c.names), gpus)

@@ -36,9 +36,9 @@ type yard struct {
 	began []int
 }
 
-func newYard(b *testing.B, queues int, gpus int64, strategy kueue.QueueingStrategy) *yard {
+func newYard(b *testing.B, queues int, gpus int64, strategy kueue.QueueingStrategy, config admission.Config) *yard {
 	b.Helper()
-	engine, err := admission.New(admission.Config{})
+	engine, err := admission.New(config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -169,23 +169,30 @@ func (y *yard) end(i int) {
 // BenchmarkStagedCohort measures one cohort of 20 ClusterQueues with three flavors, in which many JobSets hold quota for their first
 // stages: in each step the oldest ends, another opens its second stage, another its third, and a new one is created. Where quota is ample,
 // every stage that asks is admitted; where it is scarce, many ask at each step, and most are refused. Under StrictFIFO those that are
-// refused block others, and with policy Reserve the later stages of each JobSet have a peak reservation.
+// refused block others, and with policy Reserve the later stages of each JobSet have a peak reservation. With co-start all stages of a JobSet
+// are admitted only if there is quota for all of them, and with reservations the first of each queue keeps what is released.
 func BenchmarkStagedCohort(b *testing.B) {
+	coStart := admission.Config{Accelerators: []corev1.ResourceName{"gpu"}, CoStart: admission.CoStart{IsEnabled: true, ReserveFor: 5 * time.Minute}}
 	for _, bc := range []struct {
 		name string
 		// gpus for each JobSet that holds quota.
 		gpus     int64
 		strategy kueue.QueueingStrategy
 		policy   string
+		config   admission.Config
 	}{
-		{"ample", 18, kueue.BestEffortFIFO, ""},
-		{"scarce", 4, kueue.BestEffortFIFO, ""},
-		{"strict", 4, kueue.StrictFIFO, ""},
-		{"reserve", 4, kueue.BestEffortFIFO, "Reserve"},
+		{"ample", 18, kueue.BestEffortFIFO, "", admission.Config{}},
+		{"ample-costart", 18, kueue.BestEffortFIFO, "", coStart},
+		{"scarce", 4, kueue.BestEffortFIFO, "", admission.Config{}},
+		{"scarce-costart", 4, kueue.BestEffortFIFO, "", coStart},
+		{"scarce-due", 4, kueue.BestEffortFIFO, "", admission.Config{Reservation: admission.Reservation{IsEnabled: true}}},
+		{"strict", 4, kueue.StrictFIFO, "", admission.Config{}},
+		{"strict-costart", 4, kueue.StrictFIFO, "", coStart},
+		{"reserve", 4, kueue.BestEffortFIFO, "Reserve", admission.Config{}},
 	} {
 		for _, holders := range []int{10, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {
-				y := newYard(b, 20, max(bc.gpus*int64(holders), 60*20*3/10), bc.strategy)
+				y := newYard(b, 20, max(bc.gpus*int64(holders), 60*20*3/10), bc.strategy, bc.config)
 				y.policy = bc.policy
 				for range holders {
 					y.submit()

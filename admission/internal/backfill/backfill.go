@@ -11,6 +11,7 @@
 package backfill
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -26,23 +27,46 @@ type Entrant struct {
 	Peaks []quota.Usage
 	// End is when it has surely released its quota, or zero if it may hold it longer.
 	End time.Time
-	// Victims leave before it is admitted, and Yielding are stages whose reservations are not charged now.
+	// Victims leave before it is admitted, and Yielding are preemptors whose reservations are not charged now.
 	Victims  []preempt.Victim
 	Yielding []*model.Stage
+	// IsCharged is true if all charges and reservations of other ClusterQueues are charged now.
+	IsCharged bool
 }
 
-// Delayed returns what the stage might delay: the first of the due stages of its cohort tree, by the name of their ClusterQueues, that it may not overtake,
-// or nil. It must be called as if the reservations of Yielding were released.
+// Delayed returns the due stage that the stage might delay: that of its own ClusterQueue, or the first of the others of its cohort tree, by the name of their
+// ClusterQueues. It is nil if the stage may overtake all of them.
 func (e *Entrant) Delayed(m *model.Model) *model.Due {
 	if e.Stage.Element.Passes() {
 		return nil
 	}
-	for _, q := range e.Queue.CohortTree.DueQueues {
-		if !IsFor(q.Due, e.Stage) && !e.precedes(q) && !e.fitsBeside(m, q) && !e.endsBefore(m, q) {
+	loans := e.loans(m)
+	if q := e.Queue; q.Due != nil && e.delays(m, q, loans) {
+		return q.Due
+	}
+	for _, q := range e.others(loans) {
+		if q != e.Queue && e.delays(m, q, loans) {
 			return q.Due
 		}
 	}
 	return nil
+}
+
+// others returns the ClusterQueues whose due stages the stage might delay, besides that of its own: none if it borrows nothing, and only those that reserve
+// quota if there is quota for it.
+func (e *Entrant) others(loans []loan) []*model.ClusterQueue {
+	switch {
+	case slices.ContainsFunc(loans, func(l loan) bool { return len(l.borrowed) == 0 }):
+		return nil
+	case e.IsCharged && slices.ContainsFunc(loans, loan.fits):
+		return e.Queue.CohortTree.ReservingQueues
+	}
+	return e.Queue.CohortTree.DueQueues
+}
+
+// delays reports whether the stage might delay the due stage of a ClusterQueue.
+func (e *Entrant) delays(m *model.Model, q *model.ClusterQueue, loans []loan) bool {
+	return !IsFor(q.Due, e.Stage) && !e.precedes(q) && !e.fitsBeside(m, q, loans) && !e.endsBefore(m, q)
 }
 
 // precedes reports whether the stage need not wait for the due stage of a ClusterQueue: it comes first in that queue, or could preempt it there, so that the
@@ -64,106 +88,130 @@ func exceeds(q *model.ClusterQueue) bool {
 	return false
 }
 
-// fitsBeside reports whether the stage fits beside the due stage of a ClusterQueue in any case.
-func (e *Entrant) fitsBeside(m *model.Model, q *model.ClusterQueue) bool {
-	fits := false
+// afterVictims calls a function as if the victims of the stage had left.
+func (e *Entrant) afterVictims(m *model.Model, f func()) {
 	m.Tree.WhatIfEvicted(func() bool {
-		e.releaseVictims()
-		fits = e.staysWithin(m, q)
+		for _, v := range e.Victims {
+			model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
+		}
+		f()
 		return true
+	})
+}
+
+// A loan is one of Peaks, as others see it.
+type loan struct {
+	peak quota.Usage
+	// borrowed is the part of it with which the ClusterQueue would use more than its nominal quota: together with all that JobSets in progress there may
+	// still claim.
+	borrowed quota.Usage
+	// spare is how much more of each part of the peak is available than it needs, or negative.
+	spare []quota.Amount
+}
+
+// fits reports whether the peak is available.
+func (l loan) fits() bool {
+	return !slices.ContainsFunc(l.spare, func(a quota.Amount) bool { return a < 0 })
+}
+
+// loans returns those of Peaks.
+func (e *Entrant) loans(m *model.Model) []loan {
+	loans := make([]loan, len(e.Peaks))
+	e.afterVictims(m, func() {
+		for i, peak := range e.Peaks {
+			l := loan{peak: peak, spare: make([]quota.Amount, len(peak))}
+			for k, c := range peak {
+				l.spare[k] = e.Queue.Node.Available(c.ID).Minus(c.Amount)
+				if c.Amount > 0 && e.wouldUse(m, c) > e.Queue.Node.Quota(c.ID).Nominal {
+					l.borrowed = append(l.borrowed, c)
+				}
+			}
+			loans[i] = l
+		}
+	})
+	return loans
+}
+
+// wouldUse returns what the ClusterQueue of the stage would use with another charge, and with all that its other JobSets in progress may still claim.
+func (e *Entrant) wouldUse(m *model.Model, c quota.Charge) quota.Amount {
+	claimed := e.Queue.Outstanding.Of(c.ID).Minus(m.JobSets[e.Stage.OwnerUID].OutstandingIn(e.Queue).Of(c.ID))
+	return e.Queue.Node.Used(c.ID).Plus(c.Amount).Plus(claimed)
+}
+
+// fitsBeside reports whether the stage fits beside the due stage of a ClusterQueue in any case.
+func (e *Entrant) fitsBeside(m *model.Model, q *model.ClusterQueue, loans []loan) bool {
+	if q != e.Queue && slices.ContainsFunc(loans, func(l loan) bool { return !needsOf(q, l.borrowed) }) {
+		return true
+	}
+	fits := false
+	e.afterVictims(m, func() {
+		if q == e.Queue {
+			fits = e.fitsWithin(m, q)
+		} else {
+			fits = !awaitsLent(q) && e.fitsBesideReserved(m, q, loans)
+		}
 	})
 	return fits
 }
 
-func (e *Entrant) releaseVictims() {
-	for _, v := range e.Victims {
-		model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
-	}
+// needsOf reports whether the due stage of a ClusterQueue needs nominal quota of a flavor and resource of a usage.
+func needsOf(q *model.ClusterQueue, u quota.Usage) bool {
+	return slices.ContainsFunc(u, func(c quota.Charge) bool { return nominalNeed(q, c.ID) > 0 })
 }
 
-func (e *Entrant) staysWithin(m *model.Model, q *model.ClusterQueue) bool {
-	need, claims := nominalNeed(q), e.claims(m)
-	for _, peak := range e.Peaks {
-		if q == e.Queue && isWithinNominal(q, need, peak, claims, uncharged(q, need)) {
-			return true
-		}
-		if q != e.Queue && (isWithinNominal(e.Queue, need, peak, claims) || e.borrowsUnreserved(m, q, peak)) {
-			return true
-		}
-	}
-	return false
-}
-
-// borrowsUnreserved reports whether the stage may borrow although there is a due stage in another ClusterQueue: that one still uses nominal quota that the
-// due stage needs, so that this one does not wait for borrowers alone.
-func (e *Entrant) borrowsUnreserved(m *model.Model, q *model.ClusterQueue, peak quota.Usage) bool {
-	need := nominalNeed(q)
-	if isWithinNominal(q, need, uncharged(q, need)) {
-		return false
-	}
-	return m.Tree.WhatIf(func() bool {
-		for _, s := range e.Yielding {
-			if s == q.Due.Stage && s.PreemptQueue != nil {
-				s.PreemptQueue.Node.Reserve(s.PreemptReserved)
-			}
-		}
-		return e.Queue.Node.Fits(peak)
+// fitsWithin reports whether the stage fits within the nominal quota that the due stage of its own ClusterQueue leaves.
+func (e *Entrant) fitsWithin(m *model.Model, q *model.ClusterQueue) bool {
+	return slices.ContainsFunc(e.Peaks, func(peak quota.Usage) bool {
+		return !slices.ContainsFunc(peak, func(c quota.Charge) bool {
+			return c.Amount > 0 && nominalNeed(q, c.ID) > 0 && e.wouldUse(m, c).Plus(uncharged(q, c.ID)) > q.Node.Quota(c.ID).Nominal
+		})
 	})
 }
 
-// nominalNeed returns what the due stage of a ClusterQueue needs of its nominal quota.
-func nominalNeed(q *model.ClusterQueue) quota.Usage {
-	var need quota.Usage
-	for _, c := range q.Due.Need {
-		if amount := min(c.Amount, q.Node.Quota(c.ID).Nominal); amount > 0 {
-			need.Add(c.ID, amount)
-		}
+// fitsBesideReserved reports whether there is quota for one of the peaks beside what the due stage of another ClusterQueue reserves.
+func (e *Entrant) fitsBesideReserved(m *model.Model, q *model.ClusterQueue, loans []loan) bool {
+	s := q.Due.Stage
+	reserved := s.PreemptReserved
+	switch {
+	case s.PreemptQueue == nil:
+		reserved = Reservation(q)
+	case !slices.Contains(e.Yielding, s):
+		reserved = nil
 	}
-	return need
+	return slices.ContainsFunc(loans, func(l loan) bool {
+		return l.fits() && (l.isFar(reserved) || m.Tree.WhatIf(func() bool {
+			q.Node.Reserve(reserved)
+			return e.Queue.Node.Fits(l.peak)
+		}))
+	})
 }
 
-// uncharged returns the part of the need of the due stage of a ClusterQueue that is not charged for it already, as for a preemptor.
-func uncharged(q *model.ClusterQueue, need quota.Usage) quota.Usage {
-	if s := q.Due.Stage; s.PreemptQueue == q && !s.ReservesNominal {
-		return need.Without(s.PreemptReserved)
-	}
-	return need
-}
-
-// isWithinNominal reports whether a ClusterQueue would stay within its nominal quota with some more usages, of the resources that are
-// needed.
-func isWithinNominal(q *model.ClusterQueue, need, peak quota.Usage, more ...quota.Usage) bool {
-	for _, c := range peak {
-		if c.Amount == 0 || need.Of(c.ID) == 0 {
-			continue
-		}
-		used := q.Node.Used(c.ID).Plus(c.Amount)
-		for _, usage := range more {
-			used = used.Plus(usage.Of(c.ID))
-		}
-		if used > q.Node.Quota(c.ID).Nominal {
+// isFar reports whether the peak is available whatever ClusterQueue a reservation is in.
+func (l loan) isFar(reserved quota.Usage) bool {
+	for i, c := range l.peak {
+		if l.spare[i] < reserved.Of(c.ID) {
 			return false
 		}
 	}
 	return true
 }
 
-// claims returns what the other JobSets in progress of the stage's ClusterQueue may still come to hold before they release quota, without what is
-// reserved for them.
-func (e *Entrant) claims(m *model.Model) quota.Usage {
-	var sum quota.Usage
-	for _, c := range m.Bank.ClaimsUnderRoot(e.Queue.Bare) {
-		j := m.JobSets[c.OwnerUID]
-		if c.Node != e.Queue.Bare || j == nil || c.OwnerUID == e.Stage.OwnerUID {
-			continue
+// Reservation returns what the due stage of a ClusterQueue reserves: what its ClusterQueue does not use of its nominal quota, up to its need, and all of its
+// need if that is more than the nominal quota and the stage is the first due one of the cohort tree. It is not charged: Delayed counts with it.
+func Reservation(q *model.ClusterQueue) quota.Usage {
+	var reserved quota.Usage
+	for _, c := range q.Due.Need {
+		nominal := q.Node.Quota(c.ID).Nominal
+		amount := min(c.Amount, max(0, nominal.Minus(q.Node.Used(c.ID))))
+		if c.Amount > nominal && isFirst(q) {
+			amount = c.Amount
 		}
-		var most quota.Usage
-		for _, peak := range c.Peaks {
-			for _, more := range peak.Without(c.Held).Without(j.PeakReserved) {
-				most.Add(more.ID, max(0, more.Amount.Minus(most.Of(more.ID))))
-			}
-		}
-		sum.AddAll(most)
+		reserved.Add(c.ID, amount)
 	}
-	return sum
+	return reserved
+}
+
+// isFirst reports whether the due stage of a ClusterQueue comes before those of all others of its cohort tree, except for its co-admission group.
+func isFirst(q *model.ClusterQueue) bool {
+	return !slices.ContainsFunc(q.CohortTree.DueQueues, func(other *model.ClusterQueue) bool { return other.Due.Place.Compare(q.Due.Place) < 0 })
 }

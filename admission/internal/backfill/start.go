@@ -8,14 +8,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// An ending is a stage that surely has released its quota at some time.
-type ending struct {
-	stage *model.Stage
-	at    time.Time
-}
-
 // endsBefore reports whether the stage surely has released its quota when the due stage of a ClusterQueue can start, or fits beside it from then on.
 func (e *Entrant) endsBefore(m *model.Model, q *model.ClusterQueue) bool {
+	if q != e.Queue && e.End.IsZero() {
+		return false
+	}
 	start, ok := Start(m, q)
 	switch {
 	case !ok:
@@ -26,17 +23,15 @@ func (e *Entrant) endsBefore(m *model.Model, q *model.ClusterQueue) bool {
 		return false
 	}
 	fits := false
-	m.Tree.WhatIfEvicted(func() bool {
-		e.releaseVictims()
-		var ended []ending
+	e.afterVictims(m, func() {
+		var ended []model.Ending
 		for _, ending := range endings(m, []*model.ClusterQueue{q}) {
-			if !ending.at.After(start) && !e.evicts(ending.stage) {
+			if !ending.EndsAt.After(start) && !e.evicts(ending.Stage) {
 				ended = append(ended, ending)
 			}
 		}
 		release(ended)
-		fits = e.staysWithin(m, q)
-		return true
+		fits = e.fitsWithin(m, q)
 	})
 	return fits
 }
@@ -51,13 +46,13 @@ func (e *Entrant) evicts(s *model.Stage) bool {
 }
 
 // Start returns when the due stage of a ClusterQueue can start at the latest if the stages that have a time limit run for that long, and those that have
-// none never end. It is not ok if that is not enough, or if the stage waits for its victims. It must be called as if the reservations of all due stages of the
-// cohort tree were released. For a co-admission group only the members of the cohort tree count: the group does not start before they can.
+// none never end. It is not ok if that is not enough, or if the stage waits for its victims. For a co-admission group only the members of the cohort tree
+// count: the group does not start before they can.
 func Start(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
 	d := q.Due
-	if d.Cycle != m.Cycles || d.ChargeEpoch != m.ChargeEpoch {
-		d.Start, d.Cycle, d.ChargeEpoch = time.Time{}, m.Cycles, m.ChargeEpoch
-		if d.Stage.PreemptQueue == nil || d.Stage.ReservesNominal {
+	if state := m.Tree.State(); d.Cycle != m.Cycles || d.ChargeEpoch != m.ChargeEpoch || d.State != state {
+		d.Start, d.Cycle, d.ChargeEpoch, d.State = time.Time{}, m.Cycles, m.ChargeEpoch, state
+		if d.Stage.PreemptQueue == nil {
 			m.Tree.WhatIfEvicted(func() bool {
 				d.Start = firstFit(m, q)
 				return true
@@ -82,18 +77,31 @@ func firstFit(m *model.Model, q *model.ClusterQueue) time.Time {
 	if needsFit(m, q, q.Due.Queues) {
 		return m.Now
 	}
-	all := endings(m, q.CohortTree.Queues)
-	fitsAfter := func(n int) bool {
-		return n > 0 && m.Tree.WhatIf(func() bool {
-			release(all[:n])
-			return needsFit(m, q, q.Due.Queues)
-		})
+	all := endingsOf(m, q.CohortTree)
+	// All before done have ended, and it does not fit yet. The next step is twice as long, so that little is released that need not be.
+	for done, step := 0, 1; done < len(all); done, step = done+step, 2*step {
+		next := all[done:min(done+step, len(all))]
+		after := func(n int) bool {
+			return m.Tree.WhatIf(func() bool {
+				release(next[:n])
+				return needsFit(m, q, q.Due.Queues)
+			})
+		}
+		if after(len(next)) {
+			return next[least(len(next), after)-1].EndsAt
+		}
+		release(next)
 	}
-	if !fitsAfter(len(all)) {
-		return time.Time{}
+	return time.Time{}
+}
+
+// endingsOf returns the stages of a cohort tree that surely end, the first first. They are the same for all due stages until something is charged.
+func endingsOf(m *model.Model, g *model.CohortTree) []model.Ending {
+	if c := &g.Endings; c.Cycle != m.Cycles || c.ChargeEpoch != m.ChargeEpoch || c.EntryEpoch != m.EntryEpoch {
+		*c = model.Endings{Cycle: m.Cycles, ChargeEpoch: m.ChargeEpoch, EntryEpoch: m.EntryEpoch, All: endings(m, g.Queues)}
+		slices.SortFunc(c.All, func(a, b model.Ending) int { return a.EndsAt.Compare(b.EndsAt) })
 	}
-	slices.SortFunc(all, func(a, b ending) int { return a.at.Compare(b.at) })
-	return all[least(len(all), fitsAfter)-1].at
+	return g.Endings.All
 }
 
 // least returns the least number from 1 to a most for which a monotone predicate holds.
@@ -110,16 +118,16 @@ func least(most int, holds func(int) bool) int {
 }
 
 // release releases the quota of stages that have ended, in one sum for each ClusterQueue.
-func release(ended []ending) {
+func release(ended []model.Ending) {
 	var queues []*model.ClusterQueue
 	sums := map[*model.ClusterQueue]*quota.Sum{}
 	for _, e := range ended {
-		q := e.stage.Entry.ClusterQueue
+		q := e.Stage.Entry.ClusterQueue
 		if sums[q] == nil {
 			sums[q] = &quota.Sum{}
 			queues = append(queues, q)
 		}
-		sums[q].Add(e.stage.Entry.Usage)
+		sums[q].Add(e.Stage.Entry.Usage)
 	}
 	for _, q := range queues {
 		q.Node.Release(sums[q].Usage())
@@ -142,12 +150,12 @@ func needsFit(m *model.Model, of *model.ClusterQueue, queues []*model.ClusterQue
 }
 
 // endings returns the stages of some ClusterQueues that surely end.
-func endings(m *model.Model, queues []*model.ClusterQueue) []ending {
-	var all []ending
+func endings(m *model.Model, queues []*model.ClusterQueue) []model.Ending {
+	var all []model.Ending
 	for _, q := range queues {
 		for _, s := range q.Charged.All {
 			if at := endOf(m, s); !at.IsZero() {
-				all = append(all, ending{s, at})
+				all = append(all, model.Ending{Stage: s, EndsAt: at})
 			}
 		}
 	}

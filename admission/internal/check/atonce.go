@@ -42,7 +42,6 @@ func (ck *Checker) startsAlone(l *Candidate, before, after *safety.Progress, usa
 	for i, s := range started {
 		names[i] = l.JobSet.Plan.Stages[s].Name
 	}
-	l.wait(model.AnyClaim, 0)
 	return decision.NewRefusal(CoStartFits, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		"waits for quota in ClusterQueue %s: this stage holds accelerators and starts %s as soon as it is ready, so that there must be quota for all of them (coStart): needs %s",
 		l.Queue.Name, strings.Join(names, ", "), strings.Join(lacks, " and "))

@@ -9,7 +9,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
@@ -135,7 +134,6 @@ func (ck *Checker) Candidate(s *model.Stage) *Candidate {
 		}
 	}
 	setDue(ck, l)
-	l.yielding = backfill.Reservers(l.Queue, l.Stage)
 	if s.Element.Passes() {
 		l.yielding = l.nominalReservers(nil)
 	}

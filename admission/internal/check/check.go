@@ -2,14 +2,12 @@ package check
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/wording"
@@ -39,15 +37,11 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		refusal = ck.FirstRefusal(l)
 		return refusal == nil
 	})
-	if passes && !l.Preempts() {
-		return nil
+	if passes && !l.Preempts() || !mayBorrowNothing(ck, l) {
+		return refusal
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
-	for _, s := range append(backfill.Reservers(l.Queue, l.Stage), l.nominalReservers(nil)...) {
-		if !slices.Contains(yielding, s) {
-			yielding = append(yielding, s)
-		}
-	}
+	yielding = append(yielding, l.nominalReservers(yielding)...)
 	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}
@@ -68,7 +62,7 @@ func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
 			l.Victims, l.awaits, l.atOnce = nil, false, nil
 			refusal.Message += wording.MinimumRuntime(l.RetryAt)
 			if l.Stage.CoAdmissionGroup() == nil {
-				addReservation(ck, l, refusal)
+				AddReservation(ck, l, refusal)
 			}
 			return refusal
 		}

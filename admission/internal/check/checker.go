@@ -1,6 +1,7 @@
 package check
 
 import (
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/lookahead"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/wording"
@@ -18,5 +19,6 @@ type Checker struct {
 
 // New returns a Checker of the stages of a Model.
 func New(m *model.Model) *Checker {
+	backfill.Follow(m)
 	return &Checker{Wording: wording.Wording{Model: m}, m: m, Ahead: lookahead.New(m), Suspects: map[*model.JobSet]struct{}{}}
 }

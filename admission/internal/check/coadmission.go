@@ -7,7 +7,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/packing"
@@ -17,7 +16,7 @@ import (
 )
 
 // A GroupCandidate is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
-// quota that is reserved for preemptors, whatever its queue position, and preempt no stage. Of what is reserved for due stages they use what they do not delay.
+// quota that is reserved for preemptors, whatever its queue position, and preempt no stage. Nor do they delay due stages.
 type GroupCandidate struct {
 	CoAdmissionGroup *model.CoAdmissionGroup
 	Candidates       []*Candidate
@@ -45,16 +44,20 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 	if ck.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
-	ignoringDue(ck, g.Candidates, func() { checkMembers(ck, g) })
-	AddReservations(ck, g.Candidates, g.Refusals)
+	ignoringYielding(ck, g, func() { checkMembers(ck, g) })
+	for i, l := range g.Candidates {
+		if g.Refusals[i] != nil {
+			AddReservation(ck, l, g.Refusals[i])
+		}
+	}
 	return g
 }
 
-// ignoringDue calls f as if the reservations of due stages were released.
-func ignoringDue(ck *Checker, candidates []*Candidate, f func()) {
+// ignoringYielding calls f as if the reservations were released that do not count for one of the members.
+func ignoringYielding(ck *Checker, g *GroupCandidate, f func()) {
 	var reservers []*model.Stage
-	for _, l := range candidates {
-		for _, s := range backfill.Reservers(l.Queue, l.Stage) {
+	for _, l := range g.Candidates {
+		for _, s := range l.yielding {
 			if !slices.Contains(reservers, s) {
 				reservers = append(reservers, s)
 			}
@@ -89,7 +92,7 @@ func checkMembers(ck *Checker, g *GroupCandidate) {
 	if due := delayedTogether(ck, g); due != nil {
 		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
 			l.delays = true
-			l.wait(model.AnyDue, 0)
+			waitUntilOver(l, due)
 			return delaying(ck, l, due)
 		})
 		return

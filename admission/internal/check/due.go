@@ -87,6 +87,7 @@ func Delayed(ck *Checker, l *Candidate) *model.Due {
 		return nil
 	}
 	e := backfill.Entrant{Stage: l.Stage, Queue: l.Queue, Peaks: peaksOf(ck, l, l.Choice), Victims: l.Victims, Yielding: l.yielding}
+	e.IsCharged = len(l.Victims)+len(l.yielding)+len(l.Reservers) == 0
 	holdsOn := l.HasPlan() && !l.Stage.IsGrowth && len(l.Admitted(ck.m.Progress(l.JobSet, l.Queue), l.Choice).Ahead()) > 0
 	if l.Stage.TimeLimit > 0 && !holdsOn && !l.Preempts() && len(l.Queue.Checks) == 0 {
 		e.End = ck.m.Now.Add(l.Stage.TimeLimit)
@@ -100,10 +101,16 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 	if due == nil {
 		return nil
 	}
+	waitUntilOver(l, due)
 	if !l.Preempts() {
 		first := l.Choice
 		for choice := range ck.fitting(l) {
-			if l.choose(choice); !slices.Equal(choice, first) && Delayed(ck, l) == nil && ck.Unsafe(l, choice) == nil {
+			if l.choose(choice); slices.Equal(choice, first) {
+				continue
+			}
+			if other := Delayed(ck, l); other != nil {
+				waitUntilOver(l, other)
+			} else if ck.Unsafe(l, choice) == nil {
 				return nil
 			}
 		}
@@ -113,10 +120,15 @@ func delaysNone(ck *Checker, l *Candidate) *decision.Refusal {
 	return delaying(ck, l, due)
 }
 
-// waitForDue makes a stage that would delay a due stage wait until another one is due, or quota is released that it could use.
+// waitUntilOver makes a stage that would delay a due stage wait until that is due no longer, or may be delayed.
+func waitUntilOver(l *Candidate, due *model.Due) {
+	l.wait(due.Stage.QueuedIn.DueTopic, 0)
+}
+
+// waitForDue makes a stage that would delay a due stage wait until quota is released that it could use, too.
 func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 	l.Effect, l.awaitsQuota, l.delays = BlocksOthers, true, true
-	l.wait(model.AnyDue, 0)
+	l.wait(model.OwnClaims, 0)
 	onlyBeside := due.Stage.QueuedIn == l.Queue && l.Stage.TimeLimit == 0 && !l.Preempts() && !l.awaitsAnyNews()
 	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
 		if onlyBeside && waitsBeside(ck, l, choice) {
@@ -128,7 +140,7 @@ func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 		}
 		// The rest of the peak need not be free, but what is used of it counts.
 		for _, peak := range peaksOf(ck, l, choice) {
-			for _, c := range peak {
+			for _, c := range peak.Without(usage) {
 				if usage.Of(c.ID) == 0 {
 					l.wait(c.ID, anyNews)
 				}
@@ -142,7 +154,7 @@ func waitForDue(ck *Checker, l *Candidate, due *model.Due) {
 func waitsBeside(ck *Checker, l *Candidate, choice flavor.Choice) bool {
 	for _, peak := range peaksOf(ck, l, choice) {
 		i := slices.IndexFunc(peak, func(c quota.Charge) bool {
-			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > l.Queue.LeftBeside(ck.m, c.ID, 0)
+			return c.Amount > 0 && l.Queue.Due.Need.Of(c.ID) > 0 && c.Amount > backfill.LeftBeside(ck.m, l.Queue, c.ID, 0)
 		})
 		if i < 0 {
 			return false
@@ -166,25 +178,14 @@ func expectation(ck *Checker, due *model.Due) string {
 	return "which has been due since " + due.At.UTC().Format(time.RFC3339)
 }
 
-// AddReservations adds to the refusals of due stages, or of the members of a due co-admission group, what is reserved for them. There may be no refusal of a
-// candidate.
-func AddReservations(ck *Checker, candidates []*Candidate, refusals []*decision.Refusal) {
-	ignoringDue(ck, candidates, func() {
-		for i, l := range candidates {
-			if refusals[i] != nil {
-				addReservation(ck, l, refusals[i])
-			}
-		}
-	})
-}
-
-// addReservation does so for one of them. It contains no time that changes while the stage only waits. It must be called as if the reservations of all due
-// stages were released: otherwise they would not seem to start, also to the candidates that are checked next.
-func addReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
+// AddReservation adds to the refusal of a due stage, or of a member of a due co-admission group, what is reserved for it. It contains no time that changes
+// while the stage only waits.
+func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
 	due := l.Queue.Due
 	if due == nil || !backfill.IsFor(due, l.Stage) || !l.awaitsQuota {
 		return
 	}
+	l.wait(l.Queue.DueTopic, 0) // for its message: its start may be known later
 	beneficiary := "it"
 	if l.Stage.CoAdmissionGroup() != nil {
 		beneficiary = "the gangs that are admitted together, in ClusterQueue " + l.Queue.Name

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -20,9 +19,6 @@ import (
 // co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once. Nor does a stage that would delay a due one, which might
 // wait for that quota.
 func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
-	if l.awaitsQuota && l.Queue.DueStage() == l.Stage {
-		return backfill.Reservation(ck.m, l.Queue)
-	}
 	if !l.awaitsQuota || l.delays || !l.Queue.MayReserveNominal() || l.Stage.Membership != nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/settings"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -187,9 +188,10 @@ func (l *Candidate) WaitFor(id quota.ID, amount quota.Amount) {
 }
 
 // awaitsAnyNews reports whether the available amount does not show what a stage could use: the peak reservation of its JobSet, or the reservation of the stage,
-// is not in it; a part of the stage may need less; and the holders of the rest may be preempted.
+// is not in it; a part of the stage may need less; the holders of the rest may be preempted; and under policy Reserve peaks of others yield although this
+// one borrows, if its usage does not.
 func (l *Candidate) awaitsAnyNews() bool {
-	return len(l.JobSet.PeakReservedIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayReserveNominal() || l.IsDue
+	return l.Policy == settings.Reserve && l.HasPlan() || len(l.JobSet.PeakReservedIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayReserveNominal() || l.IsDue
 }
 
 // wait notes the amount of a topic that makes another check worthwhile. The least amount counts.

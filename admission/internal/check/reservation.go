@@ -6,6 +6,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -104,6 +105,21 @@ func (ck *Checker) wouldBorrow(l *Candidate) bool {
 		}
 		needs := launchersNeeds(ck, l)
 		return !slices.ContainsFunc(needs, func(need quota.Usage) bool { return !l.Queue.Node.BorrowsAny(need) })
+	})
+}
+
+// mayBorrowNothing reports whether wouldBorrow may be false for a stage that was checked. It looks only at what its ClusterQueue uses.
+func mayBorrowNothing(ck *Checker, l *Candidate) bool {
+	if l.Queue.MayPreempt() || len(l.Queue.Preemptors) > 0 || spare(l.PodSets) > 0 || len(l.JobSet.PeakReservedIn(l.Queue)) > 0 {
+		return true
+	}
+	return ck.m.Tree.WhatIfEvicted(func() bool {
+		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+			if !l.Queue.Node.BorrowsAny(choice.Usage(l.Items)) {
+				return true
+			}
+		}
+		return false
 	})
 }
 

@@ -99,11 +99,7 @@ func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal 
 		return nil
 	}
 	if l.Policy == settings.Reserve {
-		if refusal := ck.unreserved(l, before, after); refusal != nil {
-			l.wait(model.AnyClaim, 0)
-			return refusal
-		}
-		return nil
+		return ck.unreserved(l, before, after)
 	}
 	if refusal := ck.unfinishable(l, after, choice.Usage(l.Items)); refusal != nil {
 		return refusal

@@ -24,7 +24,7 @@ func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) (again b
 	case at.After(cy.m.Now):
 		l.Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
-		check.AddReservations(cy.check, []*check.Candidate{l}, []*decision.Refusal{refusal})
+		check.AddReservation(cy.check, l, refusal)
 		return l.Delays()
 	}
 	return false
@@ -50,7 +50,9 @@ func noteGroupDue(cy *Cycle, g *check.GroupCandidate) (again bool) {
 	case at.After(cy.m.Now):
 		g.Candidates[0].Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, check.Dues(cy.check, g)...):
-		check.AddReservations(cy.check, g.Candidates, g.Refusals)
+		for i, l := range g.Candidates {
+			check.AddReservation(cy.check, l, g.Refusals[i])
+		}
 		return slices.ContainsFunc(g.Candidates, (*check.Candidate).Delays)
 	}
 	return false

@@ -16,7 +16,7 @@ func (cy *Cycle) dropPeaks(l *check.Candidate) {
 		if len(j.PeakReserved) == 0 || cy.canStillHave(j.ClaimQueue, j.PeakReserved) {
 			continue
 		}
-		cy.m.ReleasePeak(j)
+		model.ReleasePeaks(cy.m, []*model.JobSet{j}, func() {})
 		cy.m.UnreservedPeaks[j] = struct{}{}
 		cy.m.RenewEvictionUnitsOf(j)
 		j.Epoch++
@@ -61,14 +61,19 @@ func (cy *Cycle) choosePeaks(g *model.CohortTree) {
 		return true
 	})
 	choices = slices.DeleteFunc(choices, func(c *model.PeakChoice) bool { return c.Usage().Equal(c.JobSet.PeakReserved) })
-	for _, c := range choices {
-		cy.m.ReleasePeak(c.JobSet)
+	jobSets := make([]*model.JobSet, len(choices))
+	for i, c := range choices {
+		jobSets[i] = c.JobSet
 	}
-	for _, c := range choices {
-		cy.m.ReserveChosenPeak(c)
-		cy.m.RenewEvictionUnitsOf(c.JobSet)
-		c.JobSet.Epoch++
-		for _, s := range c.JobSet.Members {
+	model.ReleasePeaks(cy.m, jobSets, func() {
+		for _, c := range choices {
+			cy.m.ReserveChosenPeak(c)
+		}
+	})
+	for _, j := range jobSets {
+		cy.m.RenewEvictionUnitsOf(j)
+		j.Epoch++
+		for _, s := range j.Members {
 			cy.m.Enqueue(s)
 		}
 	}

@@ -125,12 +125,6 @@ func (cy *Cycle) dropPreemptReservations(behind []*model.Stage) {
 	for _, s := range behind {
 		if s.PreemptQueue != nil && !cy.canStillHave(s.PreemptQueue, s.PreemptReserved) {
 			q := s.PreemptQueue
-			if s.ReservesNominal && q.DueStage() == s {
-				// The others have waited for more than what is left now.
-				q.PendingQueue.WakeLike(s.Element)
-				cy.m.Schedule.ScheduleCycle(q)
-				continue
-			}
 			if !s.ReservesNominal {
 				cy.m.CancelReservation(s)
 			}

@@ -17,23 +17,6 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A Cohort exists as soon as an object names it, whether or not there is a Cohort object. Without one it has no quota of its own, no parent and
-// weight 1.
-type Cohort struct {
-	Name    string
-	Version version.Version
-	Exists  bool
-	// IsLost is true if the object has been deleted. It is remembered only while members name the cohort.
-	IsLost bool
-	Parent string
-	Groups []kueue.ResourceGroup
-	Weight float64
-
-	Node, Bare *quota.Node
-	// cycle names the Cohorts from parent to parent, if they form a cycle, and is empty otherwise.
-	cycle string
-}
-
 // A ClusterQueue exists as soon as an object names it, whether or not there is a ClusterQueue object.
 type ClusterQueue struct {
 	queuespec.Spec
@@ -61,8 +44,11 @@ type ClusterQueue struct {
 	Holders *preempt.Queue
 	// Preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
 	Preemptors map[*Stage]struct{}
-	// Due is the stage for which quota is reserved because it has waited for long, or nil.
-	Due *Due
+	// Due is the stage for which quota is reserved because it has waited for long, or nil. DueTopic is the topic of stages that would delay it.
+	Due      *Due
+	DueTopic quota.ID
+	// Outstanding is the sum of the outstanding claims of its JobSets.
+	Outstanding quota.Sum
 	// AdvanceReserved is the sum of the peak reservations. It is charged to the node, too.
 	AdvanceReserved quota.Sum
 	// PeakReservers are the JobSets with a peak reservation here.
@@ -87,6 +73,7 @@ func (m *Model) ClusterQueue(name string) *ClusterQueue {
 		q = &ClusterQueue{
 			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](),
 			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: unordered.New(placeAmongCharged), Preemptors: map[*Stage]struct{}{}, PeakReservers: map[*JobSet]struct{}{},
+			DueTopic: m.NewTopic(),
 		}
 		q.Holders = m.Finder.Queue(q.Node)
 		m.ClusterQueues[name] = q
@@ -111,22 +98,12 @@ func Cycle(m *Model, q *ClusterQueue) string {
 	if q.Cohort == "" {
 		return ""
 	}
-	return m.Cohort(q.Cohort).cycle
+	return m.Cohorts.Get(q.Cohort).Cycle
 }
 
 // WithinCapacity reports whether a usage is within the capacity of the ClusterQueue.
 func (q *ClusterQueue) WithinCapacity(usage quota.Usage) bool {
 	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.Node.Capacity(c.ID) })
-}
-
-// Cohort returns the Cohort with a name, and creates it if no object has named it before.
-func (m *Model) Cohort(name string) *Cohort {
-	c := m.Cohorts[name]
-	if c == nil {
-		c = &Cohort{Name: name, Weight: 1, Node: m.Tree.AddCohort(name), Bare: m.SafetyTree.AddCohort(name)}
-		m.Cohorts[name] = c
-	}
-	return c
 }
 
 // Policy returns that of the ClusterQueue, unless the JobSet asks for a stricter one.

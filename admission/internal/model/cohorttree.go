@@ -29,6 +29,10 @@ type CohortTree struct {
 	IsNew bool
 	// DueQueues are the ClusterQueues with a due stage, ordered by name.
 	DueQueues []*ClusterQueue
+	// ReservingQueues are those of DueQueues for whose due stages quota may be reserved, in the same order. Package backfill keeps them.
+	ReservingQueues []*ClusterQueue
+	// Endings is kept by package backfill.
+	Endings Endings
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
 	// Nominated has the queues with a nominee in the current cycle.
@@ -48,11 +52,16 @@ func (m *Model) RebuildTrees() {
 	if !m.Schedule.IsStale {
 		return
 	}
+	former := endAllDue(m)
 	m.Schedule.IsStale = false
 	m.Schedule.Revision++
 	m.adoptParents()
 	m.forgetQueues()
-	m.forgetCohorts()
+	named := map[string]struct{}{}
+	for _, q := range m.ClusterQueues {
+		named[q.Cohort] = struct{}{}
+	}
+	m.Cohorts.Forget(named)
 	m.Schedule.Unopened.WakeAll()
 	m.Schedule.cohortTrees = map[*quota.Node]*CohortTree{}
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
@@ -71,9 +80,6 @@ func (m *Model) RebuildTrees() {
 	}
 	m.Schedule.Dirty = nil
 	for _, q := range m.ClusterQueues {
-		if !q.Decides() {
-			m.EndDue(q)
-		}
 		for s := range q.Preemptors {
 			if !q.Decides() {
 				m.CancelReservation(s)
@@ -82,6 +88,9 @@ func (m *Model) RebuildTrees() {
 		q.IsScheduled = false
 		q.PendingQueue.WakeAll()
 		m.Schedule.ScheduleCycle(q)
+	}
+	for _, s := range former {
+		m.Enqueue(s)
 	}
 	forgetRefusals(m.Stages)
 	m.Bank.Invalidate()
@@ -93,13 +102,23 @@ func (m *Model) RebuildTrees() {
 	}
 }
 
+// endAllDue forgets which stages are due, and returns those: one that comes before them may be, which could never be admitted before. So it is as after a
+// restart.
+func endAllDue(m *Model) []*Stage {
+	var former []*Stage
+	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
+		if q := m.ClusterQueues[name]; q.Due != nil {
+			former = append(former, q.Due.Stage)
+			q.Due = nil
+		}
+	}
+	return former
+}
+
 // add adds a ClusterQueue with its reservations.
 func (g *CohortTree) add(q *ClusterQueue) {
 	q.CohortTree = g
 	g.Queues = append(g.Queues, q)
-	if q.Due != nil {
-		g.DueQueues = append(g.DueQueues, q)
-	}
 	if len(q.Preemptors) > 0 {
 		g.PreemptorQueues[q] = struct{}{}
 	}
@@ -165,63 +184,13 @@ func (m *Model) forgetQueue(q *ClusterQueue) {
 	}
 }
 
-// forgetCohorts forgets Cohorts that do not exist and that no object names.
-func (m *Model) forgetCohorts() {
-	named := map[string]struct{}{}
-	for _, c := range m.Cohorts {
-		named[c.Parent] = struct{}{}
-	}
-	for _, q := range m.ClusterQueues {
-		named[q.Cohort] = struct{}{}
-	}
-	for name, c := range m.Cohorts {
-		if _, isNamed := named[name]; !c.Exists && !isNamed {
-			delete(m.Cohorts, name)
-			m.Tree.Remove(c.Node)
-			m.SafetyTree.Remove(c.Bare)
-		}
-	}
-}
-
-// adoptParents sets the parents of ClusterQueues and Cohorts. Cohorts whose parents form a cycle get no parent.
+// adoptParents sets the parents of ClusterQueues and Cohorts.
 func (m *Model) adoptParents() {
-	for _, c := range m.Cohorts {
-		c.cycle = m.cycleAbove(c)
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Cohorts)) {
-		c := m.Cohorts[name]
-		parent := c.Parent
-		if c.cycle != "" {
-			parent = ""
-		}
-		m.setParent(c.Node, c.Bare, parent)
-	}
+	m.Cohorts.Arrange()
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		q := m.ClusterQueues[name]
-		m.setParent(q.Node, q.Bare, q.Cohort)
+		m.Cohorts.Place(q.Node, q.Bare, q.Cohort)
 	}
-}
-
-// setParent moves the nodes of a ClusterQueue or Cohort below those of a Cohort, or nowhere if its name is empty.
-func (m *Model) setParent(node, bare *quota.Node, cohort string) {
-	parent := &Cohort{}
-	if cohort != "" {
-		parent = m.Cohorts[cohort]
-	}
-	m.Tree.SetParent(node, parent.Node)
-	m.SafetyTree.SetParent(bare, parent.Bare)
-}
-
-// cycleAbove names the Cohorts from parent to parent up to the first that is repeated, if there is one.
-func (m *Model) cycleAbove(c *Cohort) string {
-	var met []string
-	for ; c.Parent != ""; c = m.Cohorts[c.Parent] {
-		if slices.Contains(met, c.Name) {
-			return strings.Join(append(met, c.Name), ", ")
-		}
-		met = append(met, c.Name)
-	}
-	return ""
 }
 
 // Park notes that a stage of a queue is parked on a topic.

@@ -18,13 +18,26 @@ type Due struct {
 	Place queue.Position
 	// Queues are the ClusterQueues that reserve quota for it: its own, or all of its co-admission group.
 	Queues []*ClusterQueue
-	// Need is what has to be available for it in its own ClusterQueue. Of that, the ClusterQueue reserves nominal quota, and the whole cohort tree the rest
-	// if IsFirst is true: it comes before the due stages of all other ClusterQueues of the tree.
-	Need    quota.Usage
-	IsFirst bool
-	// Start is when it is expected to start, or zero if that is unknown, as of a scheduling cycle and a ChargeEpoch.
+	// Need is what has to be available for it in its own ClusterQueue. Of that, backfill.Reservation is reserved: it is charged to no node.
+	Need quota.Usage
+	// AwaitsLent and Reserves are kept by package backfill: if it waits only for lent quota, and if its ClusterQueue is one of ReservingQueues.
+	AwaitsLent, Reserves bool
+	// Start is when it is expected to start, or zero if that is unknown, as of a scheduling cycle, a ChargeEpoch and a state of the quota tree.
 	Start              time.Time
 	Cycle, ChargeEpoch uint64
+	State              quota.State
+}
+
+// An Ending is a stage that surely has released its quota at some time.
+type Ending struct {
+	Stage  *Stage
+	EndsAt time.Time
+}
+
+// Endings are those of a cohort tree, the first first, as of a scheduling cycle, a ChargeEpoch and an EntryEpoch.
+type Endings struct {
+	All                            []Ending
+	Cycle, ChargeEpoch, EntryEpoch uint64
 }
 
 // DueStage returns the stage for which the ClusterQueue reserves quota because it is due, or nil.
@@ -35,62 +48,27 @@ func (q *ClusterQueue) DueStage() *Stage {
 	return q.Due.Stage
 }
 
-// EndDue makes the next call of Decide determine which stage of a ClusterQueue is due, if a stage is, and wakes the stages of the cohort tree that depend on
-// that. A co-admission group loses the reservations of all its ClusterQueues.
+// noteUse must be called when the charges of a ClusterQueue, which may be nil, have changed.
+func (m *Model) noteUse(q *ClusterQueue) {
+	if q != nil && q.Due != nil && !m.Schedule.IsStale {
+		m.UseChanged(q)
+	}
+}
+
+// EndDue makes the next call of Decide determine which stage of a ClusterQueue is due, if a stage is, and wakes the stages of the cohort tree that would have
+// delayed the former one. A co-admission group is no longer due in any of its ClusterQueues.
 func (m *Model) EndDue(q *ClusterQueue) {
 	if q.Due == nil {
 		return
 	}
 	for _, other := range q.Due.Queues {
-		former := other.Due.Stage
 		other.Due = nil
 		if g := other.CohortTree; g != nil && !m.Schedule.IsStale {
-			g.DueQueues = slices.DeleteFunc(g.DueQueues, func(q *ClusterQueue) bool { return q == other })
-			m.Schedule.wakeDue(g, other)
+			isOther := func(q *ClusterQueue) bool { return q == other }
+			g.DueQueues = slices.DeleteFunc(g.DueQueues, isOther)
+			g.ReservingQueues = slices.DeleteFunc(g.ReservingQueues, isOther)
+			m.Schedule.WakeQueue(other)
+			m.Schedule.WakeTopic(g, other.DueTopic)
 		}
-		if former.ReservesNominal {
-			m.CancelReservation(former)
-		}
-	}
-}
-
-// wakeDue wakes a ClusterQueue, and the stages of its cohort tree that depend on which stages are due. If the cohort trees are stale, rebuilding them wakes all
-// stages.
-func (sc *Schedule) wakeDue(g *CohortTree, q *ClusterQueue) {
-	sc.WakeQueue(q)
-	sc.WakeTopic(g, AnyDue)
-	for _, other := range g.DueQueues {
-		sc.WakeQueue(other)
-	}
-}
-
-// LeftBeside returns at most how much of a flavor and resource a ClusterQueue has left of its nominal quota when its due stage has started, and the stages that
-// have a time limit have ended. reserved is what is charged for the due stage already.
-func (q *ClusterQueue) LeftBeside(m *Model, id quota.ID, reserved quota.Amount) quota.Amount {
-	used := q.Node.Used(id)
-	m.Tree.WhatIfEvicted(func() bool {
-		used = min(used, q.Node.Used(id).Minus(reserved))
-		return true
-	})
-	left := q.Node.Quota(id).Nominal.Minus(used).Minus(q.Due.Need.Of(id))
-	for _, s := range q.Charged.All {
-		if s.TimeLimit > 0 {
-			left = left.Plus(s.Entry.Usage.Of(id))
-		}
-	}
-	return left
-}
-
-// wakeBeside wakes the stages of a queue that wait for no more than what is left beside its due stage. If none is due any longer, all have been woken.
-func (m *Model) wakeBeside(q *ClusterQueue, id quota.ID) {
-	if q.Due == nil || !q.PendingQueue.Sleeps(BesideDue(id)) {
-		return
-	}
-	reserved := quota.Amount(0)
-	if s := q.Due.Stage; s.PreemptQueue == q {
-		reserved = s.PreemptReserved.Of(id)
-	}
-	if q.PendingQueue.Wake(BesideDue(id), int64(q.LeftBeside(m, id, reserved))) {
-		m.Schedule.ScheduleCycle(q)
 	}
 }

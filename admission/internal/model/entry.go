@@ -87,6 +87,7 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 		return
 	}
 	s.Entry = now
+	m.EntryEpoch++
 	if now.Phase != Waiting {
 		s.LastRefusal = nil
 	}
@@ -98,6 +99,8 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	top := m.post(&before, -1)
 	m.countUnready(&before, &now)
 	m.noteBorrowing(&now)
+	m.noteUse(before.ClusterQueue)
+	m.noteUse(now.ClusterQueue)
 	if before.IsCharged() {
 		before.ClusterQueue.Charged.Drop(s)
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission/preempt"
-	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 // An EvictionUnit is an eviction unit: a stage, or all stages of a JobSet, that hold quota of one ClusterQueue. Preemption sees it as a Holder. Only
@@ -29,6 +28,7 @@ func (m *Model) RenewEvictionUnits(s *Stage) {
 	if !s.evictionUnit.isOf(s) {
 		m.renew(&s.evictionUnit, s.UID, []*Stage{s}, nil)
 	} else if !wasEvicting {
+		m.noteUse(s.evictionUnit.Queue)
 		m.wakeIfEvicting(&s.evictionUnit)
 	}
 }
@@ -39,6 +39,8 @@ func (m *Model) renew(t *evictionUnit, uid types.UID, stages []*Stage, j *JobSet
 	q, before, wasEvicting := t.Queue, t.Holder, t.isEvicting()
 	wasInTurn := q != nil && q.Holders.IsInTurn()
 	t.renew(m, uid, stages, j)
+	m.noteUse(q)
+	m.noteUse(t.Queue)
 	if wasInTurn {
 		m.Schedule.endFairTurn(q)
 	}
@@ -91,7 +93,7 @@ func (t *evictionUnit) renew(m *Model, uid types.UID, stages []*Stage, j *JobSet
 	if len(stages) > 0 {
 		now = newEvictionUnit(uid, stages)
 		// A victim also releases its peak reservation.
-		now.Holder.Usage = plus(now.Holder.Usage, j.PeakReservedIn(now.Queue))
+		now.Holder.Usage = now.Holder.Usage.Plus(j.PeakReservedIn(now.Queue))
 		now.Holder.Continues = j.hasFinishedStage()
 		var savedAt time.Time
 		if j != nil {
@@ -122,7 +124,7 @@ func newEvictionUnit(uid types.UID, stages []*Stage) evictionUnit {
 	h := &preempt.Holder{UID: uid, Priority: int64(stages[0].Priority), Queued: stages[0].Created, Reserved: stages[0].ReservedAt}
 	for _, s := range stages {
 		if s.Entry.ClusterQueue == t.Queue {
-			h.Usage = plus(h.Usage, s.Entry.Usage)
+			h.Usage = h.Usage.Plus(s.Entry.Usage)
 		}
 		h.Priority = max(h.Priority, int64(s.Priority))
 		h.IsTakenFairly = h.IsTakenFairly || s.IsTakenFairly
@@ -145,15 +147,6 @@ func (s *Stage) startedAt() time.Time {
 		return s.ReservedAt
 	}
 	return time.Time{}
-}
-
-func plus(a, b quota.Usage) quota.Usage {
-	if len(a) == 0 {
-		return b
-	}
-	sum := a.Clone()
-	sum.AddAll(b)
-	return sum
 }
 
 func earlier(a, b time.Time) time.Time {

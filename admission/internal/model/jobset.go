@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -49,8 +48,10 @@ type JobSet struct {
 	// Timer is set while a co-start reservation has an end.
 	Timer *timer.Timer[Timed]
 	// Topic is the topic of stages that wait for the claim to become smaller.
-	Topic     quota.ID
-	PeakCheck PeakCheck
+	Topic quota.ID
+	// outstanding is derived from Claim and PeakReserved.
+	outstanding outstanding
+	PeakCheck   PeakCheck
 	// SizeHint is the size hint for the whole plan.
 	SizeHint demand.SizeHint
 	// EvictionUnit is the eviction unit of the JobSet.
@@ -77,9 +78,9 @@ func (m *Model) JobSet(uid types.UID) *JobSet {
 	return j
 }
 
-// NewTopic returns a topic for a JobSet. Topics are reused after very many: then some stages are woken needlessly.
+// NewTopic returns a topic for a JobSet, a co-admission group or a due stage. Topics are reused after very many: then some stages are woken needlessly.
 func (m *Model) NewTopic() quota.ID {
-	const last = math.MinInt32
+	const last = besideDue / 2
 	if m.lastTopic == last {
 		m.lastTopic = FewerAhead
 	}
@@ -138,10 +139,11 @@ func (m *Model) findHome(j *JobSet) *ClusterQueue {
 // UpdateJobSet recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
 func (m *Model) UpdateJobSet(j *JobSet) {
 	before, claim := j.ClaimQueue, j.Claim
-	m.ReleasePeak(j)
+	former := takePeak(m, j)
 	j.ClaimQueue = m.findHome(j)
 	m.replaceClaim(j, m.claimOf(j))
 	m.reservePeak(j)
+	former.wake(m)
 	m.RenewEvictionUnitsOf(j)
 	if before != j.ClaimQueue || !sameClaim(claim, j.Claim) {
 		j.Epoch++
@@ -150,6 +152,9 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
 		m.Schedule.WakeTopic(before.CohortTree, j.Topic)
 		m.Schedule.WakeTopic(before.CohortTree, AnyClaim)
+		if before.PendingQueue.Wake(OwnClaims, 0) {
+			m.Schedule.ScheduleCycle(before)
+		}
 	}
 	for _, s := range j.Members {
 		m.Enqueue(s)
@@ -208,6 +213,7 @@ func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
 		m.Bank.Add(now)
 	}
 	j.Claim, j.claimed = now, m.Schedule.Revision
+	j.noteOutstanding()
 }
 
 func sameClaim(a, b *safety.Claim) bool {
@@ -224,22 +230,6 @@ func shrinks(before, after *safety.Claim) bool {
 	}
 	less := len(before.Held.Without(after.Held)) > 0
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
-}
-
-// ReleasePeak releases the peak reservation, and wakes the stages that wait for that quota.
-func (m *Model) ReleasePeak(j *JobSet) {
-	delete(m.UnreservedPeaks, j)
-	if len(j.PeakReserved) == 0 {
-		return
-	}
-	m.Peaks--
-	m.noteReservation(j)
-	q, kept := j.ClaimQueue, j.PeakReserved
-	j.PeakReserved = nil
-	delete(q.PeakReservers, j)
-	q.AdvanceReserved.Take(kept)
-	top := q.Node.Release(kept)
-	m.wake(top, kept, q.CohortTree)
 }
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/cohorts"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/demand"
 	"github.com/tranche-dev/tranche/admission/internal/notice"
@@ -44,6 +45,12 @@ type Model struct {
 	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
 	Timers              timer.Set[Timed]
+	// EntryEpoch counts the changes of entries.
+	EntryEpoch uint64
+	// UseChanged is called after the charges of a ClusterQueue with a due stage may have changed. WakeBeside wakes the stages of a ClusterQueue that wait
+	// until enough of a flavor and resource is left beside its due stage. Package backfill sets both.
+	UseChanged func(*ClusterQueue)
+	WakeBeside func(*ClusterQueue, quota.ID)
 	// Progressed is called, if it is set, after the progress of a JobSet may have changed.
 	Progressed func(*JobSet)
 	// Notices has the stages that have notice of their preemption.
@@ -51,7 +58,7 @@ type Model struct {
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
 	Overdue       map[*Stage]struct{}
 	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]
-	Cohorts       map[string]*Cohort
+	Cohorts       *cohorts.Registry
 	ClusterQueues map[string]*ClusterQueue
 	LocalQueues   map[types.NamespacedName]*LocalQueue
 	Namespaces    map[string]map[string]string
@@ -60,7 +67,7 @@ type Model struct {
 	UnreservedPeaks map[*JobSet]struct{}
 	// Peaks counts the JobSets with a peak reservation.
 	Peaks int
-	// lastTopic is the topic that was assigned last to a JobSet.
+	// lastTopic is the last result of NewTopic.
 	lastTopic         quota.ID
 	Stages            map[decision.StageKey]*Stage
 	CoAdmissionGroups map[string]*CoAdmissionGroup
@@ -98,7 +105,7 @@ func New(config settings.Config) (*Model, error) {
 		Decay:             decay,
 		Unopened:          map[*LocalQueue]struct{}{},
 		Checks:            map[string]*version.Observed[queuespec.AdmissionCheck]{},
-		Cohorts:           map[string]*Cohort{},
+		Cohorts:           cohorts.New(tree, safetyTree),
 		Overdue:           map[*Stage]struct{}{},
 		ClusterQueues:     map[string]*ClusterQueue{},
 		LocalQueues:       map[types.NamespacedName]*LocalQueue{},

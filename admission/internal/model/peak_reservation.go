@@ -82,6 +82,55 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	j.ClaimQueue.AdvanceReserved.Add(usage)
 	j.ClaimQueue.PeakReservers[j] = struct{}{}
 	j.ClaimQueue.Node.Charge(usage)
+	j.noteOutstanding()
+	m.noteUse(j.ClaimQueue)
 	m.Peaks++
 	m.noteReservation(j)
+}
+
+// A formerPeak is a peak reservation that has been released, and that its JobSet may get back in part.
+type formerPeak struct {
+	jobSet *JobSet
+	queue  *ClusterQueue
+	usage  quota.Usage
+	// top is the topmost node that the release reaches.
+	top *quota.Node
+}
+
+// ReleasePeaks releases the peak reservations of some JobSets, calls a function that makes others, and then wakes the stages that wait for what is left. So
+// no stage is woken for quota that is reserved again at once.
+func ReleasePeaks(m *Model, jobSets []*JobSet, reserve func()) {
+	former := make([]formerPeak, len(jobSets))
+	for i, j := range jobSets {
+		former[i] = takePeak(m, j)
+	}
+	reserve()
+	for _, f := range former {
+		f.wake(m)
+	}
+}
+
+// takePeak releases the peak reservation of a JobSet without waking any stage.
+func takePeak(m *Model, j *JobSet) formerPeak {
+	delete(m.UnreservedPeaks, j)
+	if len(j.PeakReserved) == 0 {
+		return formerPeak{}
+	}
+	m.Peaks--
+	m.noteReservation(j)
+	f := formerPeak{jobSet: j, queue: j.ClaimQueue, usage: j.PeakReserved}
+	j.PeakReserved = nil
+	j.noteOutstanding()
+	delete(f.queue.PeakReservers, j)
+	f.queue.AdvanceReserved.Take(f.usage)
+	f.top = f.queue.Node.Release(f.usage)
+	return f
+}
+
+// wake wakes the stages that wait for what the JobSet does not reserve any longer.
+func (f formerPeak) wake(m *Model) {
+	m.noteUse(f.queue)
+	if rest := f.usage.Without(f.jobSet.PeakReservedIn(f.queue)); len(rest) > 0 {
+		m.wake(f.top, rest, f.queue.CohortTree)
+	}
 }

@@ -20,6 +20,7 @@ func (m *Model) ReserveForPreemptor(s *Stage, q *ClusterQueue, usage quota.Usage
 	m.ChangedReservations = append(m.ChangedReservations, q)
 	q.Preemptors[s] = struct{}{}
 	q.CohortTree.PreemptorQueues[q] = struct{}{}
+	m.noteUse(q)
 	if rest := before.Without(usage); len(rest) > 0 {
 		s.LostReservationIn = m.Cycles
 		m.wake(top, rest, from.CohortTree)
@@ -43,6 +44,7 @@ func (m *Model) unreserve(s *Stage) *quota.Node {
 		}
 	}
 	s.PreemptReserved, s.PreemptQueue, s.ReservesNominal, s.PassesPeaks = nil, nil, false, false
+	m.noteUse(q)
 	return top
 }
 

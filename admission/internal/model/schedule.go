@@ -27,11 +27,11 @@ const (
 	AllReady quota.ID = -2
 	// OthersBorrow is the topic of stages that may preempt in other ClusterQueues once these borrow more.
 	OthersBorrow quota.ID = -3
-	// AnyDue is the topic of stages that would delay a due stage.
-	AnyDue quota.ID = -4
-	// besideDue is the first of the topics of BesideDue. No JobSet has a topic so low.
+	// OwnClaims is the topic of stages that wait for claims of JobSets in their own ClusterQueue to become smaller.
+	OwnClaims quota.ID = -4
+	// besideDue is the first of the topics of BesideDue. NewTopic returns none so low.
 	besideDue quota.ID = -1 << 30
-	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. The topics of JobSets are below it.
+	// FewerAhead is the topic of stages that wait until fewer JobSets are prepared ahead. Those of NewTopic are below it.
 	FewerAhead quota.ID = -5
 )
 
@@ -94,34 +94,50 @@ func (m *Model) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 			}
 		}
 		for q := range g.Parked[BesideDue(c.ID)] {
-			m.wakeBeside(q, c.ID)
+			m.WakeBeside(q, c.ID)
 		}
 	}
 }
 
 // wakeIn wakes the stages of a queue for which enough of a flavor and resource is available, or would be if the reservations that may yield to
 // them did.
-func (m *Model) wakeIn(q *ClusterQueue, id quota.ID, yieldable quota.Amount) {
-	m.wakeBeside(q, id)
-	if q.PendingQueue.Wake(id, int64(q.Node.Available(id).Plus(yieldable))) {
+func (m *Model) wakeIn(q *ClusterQueue, id quota.ID, y yieldable) {
+	m.WakeBeside(q, id)
+	enough := q.Node.Available(id).Plus(y.nominal)
+	if peaks := y.peaks.Minus(q.AdvanceReserved.Of(id)); peaks > 0 {
+		enough = max(enough, min(enough.Plus(peaks), unused(m, q, id)))
+	}
+	if q.PendingQueue.Wake(id, int64(enough)) {
 		m.Schedule.ScheduleCycle(q)
 	}
 }
 
-// yieldable returns at most how much is reserved in a cohort tree by reservations that yield to some stages: of nominal quota against borrowers, and
-// for peaks.
-func (m *Model) yieldable(g *CohortTree, id quota.ID) quota.Amount {
-	var sum quota.Amount
+// unused returns how much of its own quota a ClusterQueue does not use, now or when all evicted stages have left.
+func unused(m *Model, q *ClusterQueue, id quota.ID) quota.Amount {
+	excess := q.Node.Excess(id, 0)
+	m.Tree.WhatIfEvicted(func() bool {
+		excess = min(excess, q.Node.Excess(id, 0))
+		return true
+	})
+	return -excess
+}
+
+// A yieldable is at most how much is reserved of a flavor and resource in a cohort tree by reservations that yield to some stages: of nominal quota
+// against borrowers, and for peaks. The latter yield only to stages of other ClusterQueues that borrow nothing.
+type yieldable struct{ nominal, peaks quota.Amount }
+
+func (m *Model) yieldable(g *CohortTree, id quota.ID) yieldable {
+	var y yieldable
 	for s := range g.NominalReservers {
-		sum = sum.Plus(s.PreemptReserved.Of(id))
+		y.nominal = y.nominal.Plus(s.PreemptReserved.Of(id))
 	}
 	if m.Peaks == 0 {
-		return sum
+		return y
 	}
 	for _, q := range g.Queues {
-		sum = sum.Plus(q.AdvanceReserved.Of(id))
+		y.peaks = y.peaks.Plus(q.AdvanceReserved.Of(id))
 	}
-	return sum
+	return y
 }
 
 // WakeTopic wakes the stages of a cohort tree that are parked on a topic.

@@ -76,7 +76,7 @@ func (o *Observer) renewClusterQueue(q *model.ClusterQueue) {
 	}
 	q.Holders.Preemption, q.Holders.MinimumRuntime = q.Preemption, o.m.Config.MinimumRuntimeOf(&q.Spec)
 	if q.Cohort != "" {
-		o.m.Cohort(q.Cohort)
+		o.m.Cohorts.Get(q.Cohort)
 	}
 	o.m.Schedule.IsStale = true
 	o.m.Changes.NoteChange(q)

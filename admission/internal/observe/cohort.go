@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/cohorts"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 func (ev CohortObserved) apply(o *Observer) {
-	object, c := ev.Cohort, o.m.Cohort(ev.Cohort.Name)
+	object, c := ev.Cohort, o.m.Cohorts.Get(ev.Cohort.Name)
 	v := version.Of(object.UID, object.ResourceVersion)
 	if v.IsOlderThan(c.Version) {
 		return
@@ -29,20 +29,20 @@ func (ev CohortObserved) apply(o *Observer) {
 }
 
 func (ev CohortGone) apply(o *Observer) {
-	c := o.m.Cohort(ev.Name)
+	c := o.m.Cohorts.Get(ev.Name)
 	c.Exists, c.IsLost, c.Parent, c.Groups, c.Weight, c.Version = false, true, "", nil, 1, version.Version{}
 	o.renewCohort(c)
 }
 
 // renewCohort recomputes all that depends on the spec.
-func (o *Observer) renewCohort(c *model.Cohort) {
+func (o *Observer) renewCohort(c *cohorts.Cohort) {
 	limits, _ := o.limits(c.Groups)
 	o.m.Tree.SetQuotas(c.Node, limits)
 	o.m.SafetyTree.SetQuotas(c.Bare, limits)
 	c.Node.Weight, c.Bare.Weight = c.Weight, c.Weight
 	o.m.Changes.ChangedCohorts[c.Name] = struct{}{}
 	if c.Parent != "" {
-		o.m.Cohort(c.Parent)
+		o.m.Cohorts.Get(c.Parent)
 	}
 	o.m.Schedule.IsStale = true
 }

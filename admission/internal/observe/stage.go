@@ -60,7 +60,9 @@ func (ev WorkloadObserved) apply(o *Observer) {
 func (o *Observer) noteEnd(s *model.Stage) {
 	if g := s.Entry.ClusterQueue.CohortTree; g != nil && len(g.DueQueues) > 0 {
 		o.m.ChargeEpoch++
-		o.m.Schedule.WakeTopic(g, model.AnyDue)
+		for _, q := range g.DueQueues {
+			o.m.Schedule.WakeTopic(g, q.DueTopic)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (rp *Reporter) isActive(c *stageCounts, s *model.Stage) bool {
 // cycle, and gives its quota to the stage for which it is reserved.
 func (rp *Reporter) fitsBesidesReservations(c *stageCounts, s *model.Stage) bool {
 	q := s.Entry.ClusterQueue
-	if q.CohortTree == nil || len(q.CohortTree.PreemptorQueues) == 0 {
+	if q.CohortTree == nil || len(q.CohortTree.PreemptorQueues)+len(q.CohortTree.DueQueues) == 0 {
 		return false
 	}
 	key := model.QueuedDemand{Demand: s.Demand, Queue: q}

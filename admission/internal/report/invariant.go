@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -64,6 +65,11 @@ func (a *audit) stages() {
 // queues compares the totals of the queues, and what is charged to the quota tree.
 func (a *audit) queues() {
 	for name, q := range a.m.ClusterQueues {
+		if q.Due != nil && q.CohortTree != nil && !a.m.Schedule.IsStale {
+			if want := a.m.Tree.WhatIfEvicted(func() bool { return backfill.HoldsUp(q) }); want != slices.Contains(q.CohortTree.ReservingQueues, q) {
+				a.report("I7: whether the due stage of ClusterQueue %s holds up others is %t, and is not noted so", name, want)
+			}
+		}
 		if want := a.clusterQueues[q]; !q.QueueTotals.Equals(want) {
 			a.report("I1: the totals of ClusterQueue %s are %+v, and should be %+v", name, q.QueueTotals, want)
 		}

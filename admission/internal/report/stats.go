@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/internal/cohorts"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -109,8 +110,8 @@ func (rp *Reporter) Stats() Stats {
 			all.LocalQueues = append(all.LocalQueues, stats)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(rp.m.Cohorts)) {
-		if cohort := rp.m.Cohorts[name]; cohort.Exists || !cohort.IsLost && len(cohort.Node.Children()) > 0 {
+	for _, cohort := range rp.m.Cohorts.All() {
+		if cohort.Exists || !cohort.IsLost && len(cohort.Node.Children()) > 0 {
 			all.Cohorts = append(all.Cohorts, rp.cohortStats(cohort, c))
 		}
 	}
@@ -221,7 +222,7 @@ func (rp *Reporter) limitsOf(q *model.ClusterQueue) []Limit {
 	return limits
 }
 
-func (rp *Reporter) cohortStats(c *model.Cohort, count *stageCounts) CohortStats {
+func (rp *Reporter) cohortStats(c *cohorts.Cohort, count *stageCounts) CohortStats {
 	stock := CohortStats{
 		CohortView: CohortView{FairSharing: rp.shareOf(c.Node)}, Name: c.Name, Root: c.Node.Root().Name, Admitted: count.admitted[c.Node],
 		Share: rp.m.Meter.Share(c.Node, nil).Exact(),

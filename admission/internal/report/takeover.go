@@ -62,7 +62,7 @@ func (rp *Reporter) TakeoverOf(clusterQueue string) Takeover {
 	}
 	t := Takeover{Obstacles: map[string][]string{}, Inactive: map[string][]string{}}
 	isLed := !slices.ContainsFunc(q.CohortTree.Queues, func(q *model.ClusterQueue) bool { return !q.IsTaken })
-	for _, c := range rp.m.Cohorts {
+	for _, c := range rp.m.Cohorts.All() {
 		if c.Node.Root() == q.CohortTree.Root {
 			t.Cohorts = append(t.Cohorts, c.Name)
 		}

@@ -38,7 +38,7 @@ type CohortView struct {
 
 // Cohort returns the view of a Cohort, if it exists.
 func (rp *Reporter) Cohort(name string) (CohortView, bool) {
-	c := rp.m.Cohorts[name]
+	c := rp.m.Cohorts.Find(name)
 	if c == nil || !c.Exists {
 		return CohortView{}, false
 	}
@@ -194,7 +194,7 @@ func (rp *Reporter) ChangedCohorts() []string {
 		}
 	}
 	maps.DeleteFunc(changed, func(name string, _ struct{}) bool {
-		c := rp.m.Cohorts[name]
+		c := rp.m.Cohorts.Find(name)
 		return c == nil || !c.Exists
 	})
 	return slices.Sorted(maps.Keys(changed))

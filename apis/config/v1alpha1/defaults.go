@@ -34,7 +34,7 @@ func (c *Configuration) SetDefaults() {
 	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
 	c.LookAhead.setDefaults()
 	c.Preemption.setDefaults()
-	setString(&c.Reservation.After, apis.Never)
+	setString(&c.Reservation.After, "10m")
 	set(&c.Conditions.SettleAfter, metav1.Duration{Duration: time.Second})
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)

@@ -84,7 +84,8 @@ func TestHalfSnapshot(t *testing.T) {
 			"jobs.batch", "waits", strings.Join([]string{
 				"Workload ml/waits",
 				"  position 0 in its ClusterQueue, 0 in LocalQueue main (0 is next), priority 0",
-				"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+				"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free; due since 2026-01-01T10:20:00Z: quota that is released is kept for it, " +
+					"up to 2 cpu of flavor h100; it starts by 2026-01-01T12:00:00Z",
 				"  cpu of flavor h100: needs 2, 1 free, 1 missing",
 				"    limit: nominalQuota of ClusterQueue gpus is 4",
 				"    held by Workload ml/runs: 3 in ClusterQueue gpus",

@@ -24,6 +24,9 @@ import (
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
+// due follows in the message of a stage that has waited for longer than reservation.after.
+const due = "; due since 2026-01-01T10:20:00Z: quota that is released is kept for it, up to 2 cpu of flavor h100; it starts by 2026-01-01T12:00:00Z"
+
 const queues = sample.OneQueue + `
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Workload
@@ -98,7 +101,7 @@ func TestOffline(t *testing.T) {
 	want := []string{
 		"Workload ml/waits",
 		"  position 0 in its ClusterQueue, 0 in LocalQueue main (0 is next), priority 0",
-		"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+		"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free" + due,
 		"  cpu of flavor h100: needs 2, 1 free, 1 missing",
 		"    limit: nominalQuota of ClusterQueue gpus is 4",
 		"    held by Workload ml/runs: 3 in ClusterQueue gpus",
@@ -206,7 +209,7 @@ func TestOfflineJSON(t *testing.T) {
 		Namespace: "ml", Name: "waits", Created: time.Date(2026, 1, 1, 10, 10, 0, 0, time.UTC),
 		Position: &explain.Position{LocalQueue: "main"},
 		Explanation: &visibilityapi.Explanation{
-			Check: "QuotaFits", Reason: "WaitingForQuota", Message: "waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free",
+			Check: "QuotaFits", Reason: "WaitingForQuota", Message: "waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free" + due,
 			Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{{
 				Flavor: "h100", Resource: "cpu", Needed: resource.MustParse("2"), Free: resource.MustParse("1"), Missing: resource.MustParse("1"),
 				Constraint: visibilityapi.Constraint{Kind: visibilityapi.ClusterQueue, Name: "gpus", Limit: visibilityapi.NominalQuota, Amount: resource.MustParse("4")},

@@ -31,7 +31,11 @@ func TestOffline(t *testing.T) {
 		"by 2026-01-01 12:00:00Z (60m after the snapshot)       ", "by 2026-01-01 13:00:00Z (120m after the snapshot)      ", "unknown: no maximum execution time: Workload ml/endless",
 	} {
 		row, _, _ := strings.Cut(table[i+1], strings.TrimSpace(start))
-		wide = append(wide, row+start+"  gpus          WaitingForQuota  waits for quota in ClusterQueue gpus: needs 4 cpu of flavor h100: 1 of 4 free")
+		due := ""
+		if i == 0 {
+			due = "; due since 2026-01-01T10:20:00Z: quota that is released is kept for it, up to 4 cpu of flavor h100; it starts by 2026-01-01T12:00:00Z"
+		}
+		wide = append(wide, row+start+"  gpus          WaitingForQuota  waits for quota in ClusterQueue gpus: needs 4 cpu of flavor h100: 1 of 4 free"+due)
 	}
 	none := []string{"No pending quota Workloads."}
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 // TestDifferences lists what differs, and only what can: some lines are about fields that a ClusterQueue may not have.
 func TestDifferences(t *testing.T) {
 	const (
+		due         = "quota is reserved for a Workload that has waited"
 		reservation = "the quota of a preemptor is reserved"
 		parallel    = "several Workloads of a ClusterQueue can preempt"
 		reclaim     = "a stage of a JobSet reclaims quota only if"
@@ -26,7 +27,7 @@ func TestDifferences(t *testing.T) {
 		"as many Workloads are admitted at once as fit", "a Workload that was evicted keeps its place", "a Workload tries all flavors",
 		"fairSharing and admissionFairSharing do not apply", "why a Workload waits is in its condition tranche.dev/Waiting", "more: docs/migrate-from-kueue.md#different",
 	}
-	some := []string{reservation, parallel, reclaim, equal, head, nominal, flavors, lending, checks}
+	some := []string{due, reservation, parallel, reclaim, equal, head, nominal, flavors, lending, checks}
 	preemption := func(within, reclaim kueue.PreemptionPolicy) func(*kueue.ClusterQueue) {
 		return func(q *kueue.ClusterQueue) {
 			q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: within, ReclaimWithinCohort: reclaim}
@@ -40,18 +41,18 @@ func TestDifferences(t *testing.T) {
 		change func(*kueue.ClusterQueue)
 		want   []string
 	}{
-		"plain":             {func(*kueue.ClusterQueue) {}, nil},
-		"never preempts":    {preemption(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyNever), nil},
-		"defaults":          {preemption("", ""), nil},
-		"preempts":          {preemption(kueue.PreemptionPolicyLowerPriority, ""), []string{reservation, parallel}},
-		"preempts equals":   {preemption(kueue.PreemptionPolicyLowerOrNewerEqualPriority, ""), []string{reservation, parallel, equal}},
-		"reclaims":          {preemption("", kueue.PreemptionPolicyAny), []string{reservation, parallel, reclaim}},
+		"plain":             {func(*kueue.ClusterQueue) {}, []string{due}},
+		"never preempts":    {preemption(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyNever), []string{due}},
+		"defaults":          {preemption("", ""), []string{due}},
+		"preempts":          {preemption(kueue.PreemptionPolicyLowerPriority, ""), []string{due, reservation, parallel}},
+		"preempts equals":   {preemption(kueue.PreemptionPolicyLowerOrNewerEqualPriority, ""), []string{due, reservation, parallel, equal}},
+		"reclaims":          {preemption("", kueue.PreemptionPolicyAny), []string{due, reservation, parallel, reclaim}},
 		"strict":            {func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO }, []string{head, nominal}},
-		"one flavor":        {flavorsOf(kueue.FlavorQuotas{Name: "a"}), nil},
-		"two flavors":       {flavorsOf(kueue.FlavorQuotas{Name: "a"}, kueue.FlavorQuotas{Name: "b"}), []string{flavors}},
-		"limits lending":    {flavorsOf(kueue.FlavorQuotas{Name: "a", Resources: []kueue.ResourceQuota{{LendingLimit: &limit}}}), []string{lending}},
-		"has stage safety":  {func(q *kueue.ClusterQueue) { q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{} }, []string{checks}},
-		"in a second queue": {nil, []string{head, nominal}},
+		"one flavor":        {flavorsOf(kueue.FlavorQuotas{Name: "a"}), []string{due}},
+		"two flavors":       {flavorsOf(kueue.FlavorQuotas{Name: "a"}, kueue.FlavorQuotas{Name: "b"}), []string{due, flavors}},
+		"limits lending":    {flavorsOf(kueue.FlavorQuotas{Name: "a", Resources: []kueue.ResourceQuota{{LendingLimit: &limit}}}), []string{due, lending}},
+		"has stage safety":  {func(q *kueue.ClusterQueue) { q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{} }, []string{due, checks}},
+		"in a second queue": {nil, []string{due, head, nominal}},
 	} {
 		s := stateOf(func(s *state) {
 			if c.change != nil {

@@ -29,6 +29,11 @@ func labQueues(t *testing.T) *snapshot.Snapshot {
 	config := &configapi.Configuration{}
 	config.SetDefaults()
 	config.CoStart.ReserveFor.Duration *= scale
+	after, err := time.ParseDuration(config.Reservation.After)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Reservation.After = (scale * after).String()
 	s := &snapshot.Snapshot{Configuration: config}
 	for _, object := range lab.Queues() {
 		object.SetUID(types.UID(object.GetNamespace() + "/" + object.GetName()))
@@ -80,7 +85,7 @@ func labArrivals(t *testing.T, seed uint64, count int) []*replay.Arrival {
 func TestPoliciesInDocs(t *testing.T) {
 	var variants []trace.Variant
 	for _, policy := range []struct{ name, title string }{
-		{"Whole+NoReservation", "whole"}, {"Staged+NoCoStart", "staged, without co-start"}, {"Staged", "staged"},
+		{"Whole+NoReservation", "whole"}, {"Staged+NoCoStart+NoReservation", "staged, without co-start and reservations"}, {"Staged", "staged"},
 	} {
 		v, err := trace.ParseVariant(policy.name)
 		if err != nil {
