@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -89,13 +91,14 @@ func leaderOf(ctx context.Context, name string) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// twoStages makes a JobSet that holds 1 cpu while it waits for more.
+// twoStages makes a JobSet that holds 1 cpu, for as long as it exists, while it waits for more.
 func (t *tenant) twoStages(name, more string) *jobsetapi.JobSet {
 	js := newQueued(t.namespace, name, "ps", "train")
 	js.Labels[apis.QueueLabel] = "queue"
 	for i, cpus := range []string{"1", more} {
-		pod := &js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
-		pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+		pod := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, controlplane.FakeExit, controlplane.FakeExitNever)
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
 	}
 	js.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "ps", Status: jobset.DependencyReady}}
 	return js
