@@ -353,28 +353,25 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 	})
 }
 
-// announce emits Events for the quota Workload and for its JobSet.
+// announce emits an Event on the quota Workload, and one on the JobSet if the stage waits for AdmissionChecks: otherwise its release, which follows, has
+// one.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	if w.events.TryAccept() {
-		queue, reserved := string(d.Admission.ClusterQueue), apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
-		events.QuotaReserved(queue, reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
+		reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+		news := events.QuotaReserved
 		if len(d.Checks) == 0 {
-			events.Admitted(queue, 0).Emit(w.config.Recorder, workload)
+			news = events.AdmittedAtOnce
 		}
+		news(string(d.Admission.ClusterQueue), reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
 	}
-	if d.StageName == "" {
-		return
-	}
-	queue, held := string(d.Admission.ClusterQueue), Usage(&d.Admission)
-	if len(d.Checks) == 0 {
-		events.StageAdmitted(StageName(d.StageName, workload), queue, held).EmitOnOwner(w.config.Recorder, workload)
+	if d.StageName == "" || len(d.Checks) == 0 {
 		return
 	}
 	var checks []string
 	for _, check := range d.Checks {
 		checks = append(checks, string(check))
 	}
-	events.StageReserved(StageName(d.StageName, workload), queue, held, checks).EmitOnOwner(w.config.Recorder, workload)
+	events.StageReserved(StageName(d.StageName, workload), string(d.Admission.ClusterQueue), Usage(&d.Admission), checks).EmitOnOwner(w.config.Recorder, workload)
 }
 
 // Usage renders the charges of an admission, such as "15 nvidia.com/gpu of flavor a100".

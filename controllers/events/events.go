@@ -67,13 +67,18 @@ func AdmittedWhole(why string) Event {
 	return warning("StagesNotProtected", "Plan", "All stages are admitted together, because the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
 }
 
-// QuotaReserved reports that a quota Workload holds quota now, and for how long it has been queued.
+// QuotaReserved reports that a quota Workload holds quota now and waits for AdmissionChecks, and for how long it has been queued.
 func QuotaReserved(queue string, waited time.Duration) Event {
 	return normal("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds())
 }
 
 // Pending reports why a quota Workload gets no quota. The reason is that of its condition QuotaReserved.
 func Pending(reason, message string) Event { return warning(reason, reason, "%s", message) }
+
+// AdmittedAtOnce reports that a quota Workload is admitted without AdmissionChecks, and for how long it has been queued.
+func AdmittedAtOnce(queue string, waited time.Duration) Event {
+	return normal("Admitted", "Admit", "Admitted by ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds())
+}
 
 // Admitted reports that a quota Workload is admitted, and how long after its quota was reserved.
 func Admitted(queue string, waited time.Duration) Event {
@@ -129,11 +134,6 @@ func AdmissionGateCleared() Event {
 	return normal("AdmissionGateCleared", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 }
 
-// StageAdmitted reports that a stage of a JobSet holds quota now.
-func StageAdmitted(stage, queue, usage string) Event {
-	return normal("StageAdmitted", "Admit", "Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)
-}
-
 // StageReserved reports that a stage holds quota and waits for AdmissionChecks.
 func StageReserved(stage, queue, usage string, checks []string) Event {
 	return normal("StageReserved", "Admit", "Reserved quota for stage %q in ClusterQueue %q: %s; the stage waits for AdmissionChecks %s", stage, queue, usage, strings.Join(checks, ", "))
@@ -149,14 +149,9 @@ func StageTooLarge(reason, message string) Event {
 	return warning("StageWaiting", reason, "%s", message)
 }
 
-// StageOpened reports that a stage of a JobSet may be admitted now, because its start conditions are met.
-func StageOpened(stage string) Event {
-	return normal("StageOpened", "Open", "Opened stage %q: its start conditions are met", stage)
-}
-
-// StageReleased reports that the Jobs of a stage may start.
-func StageReleased(stage, queue string, jobs int) Event {
-	return normal("StageReleased", "Release", "Released stage %q: %s on ClusterQueue %q", stage, count(jobs, "Job"), queue)
+// StageReleased reports that a stage is admitted, with its usage, and that its Jobs may start.
+func StageReleased(stage, queue, usage string, jobs int) Event {
+	return normal("StageReleased", "Release", "Released stage %q, admitted by ClusterQueue %q: %s with %s", stage, queue, count(jobs, "Job"), usage)
 }
 
 // StageReleasedUnqueued reports that the Jobs of a stage run now, in a JobSet without a queue.
@@ -190,7 +185,7 @@ func JobSetDeleted(workload string, after time.Duration) Event {
 	return warning("Deleted", "Delete", "Deleted the JobSet %s after its quota Workload %q was deactivated (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", after, workload)
 }
 
-// StageReady reports that all Jobs of a stage are ready.
+// StageReady reports that all Jobs of a stage are ready for which another stage waits.
 func StageReady(stage string) Event {
 	return normal("StageReady", "Observe", "All Jobs of stage %q are ready or have succeeded", stage)
 }

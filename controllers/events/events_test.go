@@ -37,9 +37,7 @@ func all() []struct {
 		{"JobSet", events.StageTooLarge("ExceedsMaxQuota", `Waiting to admit stage 2/3 "trainer": can never fit (would fit with at most 12 of 16 pods of trainer): `+
 			`pod set trainer in ClusterQueue research: needs 16 nvidia.com/gpu of flavor a100, but the quota is 12`)},
 		{"JobSet", events.AdmittedWhole("ClusterQueue research has no AdmissionCheck with controllerName tranche.dev/stage-safety for all of its flavors: add one to spec.admissionChecksStrategy")},
-		{"JobSet", events.StageOpened("trainer")},
-		{"JobSet", events.StageAdmitted("trainer", "research", "15 nvidia.com/gpu of flavor a100")},
-		{"JobSet", events.StageReleased("trainer", "research", 3)},
+		{"JobSet", events.StageReleased("trainer", "research", "15 nvidia.com/gpu of flavor a100", 3)},
 		{"JobSet", events.StageReleasedUnqueued("trainer", 3)},
 		{"JobSet", events.StageReady("trainer")},
 		{"JobSet", events.StageFinished("trainer", `All Jobs of stage "trainer" have succeeded`)},
@@ -78,6 +76,7 @@ func all() []struct {
 		{"quota Workload", events.QuotaReserved("research", 12*time.Second)},
 		{"quota Workload", events.Pending("Pending", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor a100, 5 more needed")},
 		{"quota Workload", events.Admitted("research", 90*time.Second)},
+		{"quota Workload", events.AdmittedAtOnce("research", 12*time.Second)},
 		{"quota Workload", events.Evicted("EvictedDueToPodsReadyTimeout", `Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 3 pods were not ready: 1 with container "main" waiting (ImagePullBackOff)`)},
 		{"quota Workload", events.Preempted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml; preemptor: Workload "urgent"`)},
 		{"quota Workload and its owner", events.PreemptionPending(`The pods end at 2026-01-02T15:04:05Z, to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml`)},

@@ -131,7 +131,8 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 	s := &jobsetstate.Snapshot{JobSet: js, Owned: jobsetstate.Objects{Jobs: []*batchv1.Job{job}}}
 	released := job.DeepCopy()
 	released.Spec.Suspend = new(false)
-	w := &stages.Step{Start: true, ReleaseJobs: []stages.ReleaseJobs{{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{released}}}}
+	admitted := &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}
+	w := &stages.Step{Start: true, ReleaseJobs: []stages.ReleaseJobs{{Workload: admitted, Jobs: []*batchv1.Job{released}}}}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for what, step := range map[string]func(*Reconciler) error{
@@ -154,8 +155,8 @@ func TestReleaseGoesOn(t *testing.T) {
 	same := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "same", ResourceVersion: "2", Generation: 2}}
 	s := &jobsetstate.Snapshot{JobSet: &jobsetapi.JobSet{}, Owned: jobsetstate.Objects{Jobs: []*batchv1.Job{grown, same}}}
 	w := &stages.Step{ReleaseJobs: []stages.ReleaseJobs{
-		{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{grown.DeepCopy()}},
-		{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{same.DeepCopy()}},
+		{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}, Jobs: []*batchv1.Job{grown.DeepCopy()}},
+		{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}, Jobs: []*batchv1.Job{same.DeepCopy()}},
 	}}
 	server := &server{version: 2, generation: 2}
 	if err := newReconciler(server).releaseJobs(t.Context(), s, w); !apierrors.IsConflict(err) || server.patches != 1 {

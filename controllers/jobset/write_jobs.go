@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -48,7 +49,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 		if s.IsUnqueued {
 			events.StageReleasedUnqueued(rel.Stage, len(rel.Jobs)).EmitAbout(r.config.Recorder, s.JobSet, rel.Jobs[0])
 		} else {
-			events.StageReleased(rel.Stage, rel.ClusterQueue, len(rel.Jobs)).EmitAbout(r.config.Recorder, s.JobSet, rel.Workload)
+			events.StageReleased(rel.Stage, rel.ClusterQueue, engine.Usage(rel.Workload.Status.Admission), len(rel.Jobs)).EmitAbout(r.config.Recorder, s.JobSet, rel.Workload)
 		}
 	}
 	return errors.Join(all...)

@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
@@ -55,9 +56,6 @@ func (r *Reconciler) changeWorkloads(ctx context.Context, s *jobsetstate.Snapsho
 		if err := r.writer.Change(ctx, c.Before, c.After); err != nil {
 			return err
 		}
-		if c.Opens {
-			events.StageOpened(c.After.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.JobSet, c.After)
-		}
 	}
 	return nil
 }
@@ -86,11 +84,17 @@ func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot
 		case written == nil:
 		case p.Finished != nil:
 			events.StageFinished(p.Stage, p.Finished.Message).EmitAbout(r.config.Recorder, s.JobSet, p.Workload)
-		case p.Ready.Status == metav1.ConditionTrue:
+		case isAwaited(s.Plan, p.Stage) && p.Ready.Status == metav1.ConditionTrue:
 			events.StageReady(p.Stage).EmitAbout(r.config.Recorder, s.JobSet, p.Workload)
 		}
 	}
 	return nil
+}
+
+// isAwaited reports whether another stage waits for a stage to be ready.
+func isAwaited(plan *stageplan.Plan, stage string) bool {
+	i := slices.IndexFunc(plan.Stages, func(st stageplan.Stage) bool { return st.Name == stage })
+	return i >= 0 && plan.OpensByReady(i)
 }
 
 func (r *Reconciler) reclaimPods(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {

@@ -66,13 +66,13 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 		eviction := workloadstatus.EvictionOf(workload)
 		w.Stop = &StopJobSet{cmp.Or(eviction.Message, eviction.Reason, kueue.WorkloadEvicted), ptr.Deref(workload.Spec.Active, true)}
 	case !adoption.IsMarked(workload):
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, adoption.Marked(workload), false})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, adoption.Marked(workload)})
 	case !quotaworkload.HoldsQuota(workload):
 		w.AdmitWorkload = &AdmitWorkload{workload, s.Target.Admission(workload)}
 	case slices.Contains(quotaworkload.Gates(workload), apis.AdoptionGate):
 		after := workload.DeepCopy()
 		quotaworkload.SetGates(after, slices.DeleteFunc(quotaworkload.Gates(workload), func(gate string) bool { return gate == apis.AdoptionGate }))
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, after, false})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, after})
 	default:
 		w.NoteStarted = !jobsetstate.IsStarted(s.JobSet)
 		w.reportReadiness(st, workload, st.isSteady())

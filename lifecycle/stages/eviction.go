@@ -83,7 +83,7 @@ func isDeactivated(workload *kueue.Workload) bool {
 // evictStage takes the next step of the eviction of one stage.
 func (w *Step) evictStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after})
 	}
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadEvicted) {
 		w.EvictWorkloads = append(w.EvictWorkloads, EvictWorkload{st.workload, workloadstatus.EvictionOf(e.cause.workload), e.cause.workload})

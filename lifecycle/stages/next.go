@@ -222,7 +222,7 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 		return
 	}
 	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after})
 	}
 	// A stage may succeed after an eviction of its JobSet has closed it. If it then kept its quota, and with it the condition Evicted, the stages that it
 	// waits for would be evicted because of it whenever they are admitted.

@@ -359,7 +359,7 @@ func render(w *Step) []string {
 			add("resize %s=%d", x.After.Name, count)
 		} else if !quotaworkload.HasSameBar(x.Before, x.After) {
 			add("bar %s=%s", x.After.Name, strings.Join(quotaworkload.Gates(x.After), ","))
-		} else if x.Opens {
+		} else if isGated(x.Before) && !isGated(x.After) {
 			add("open %s", x.After.Name)
 		} else {
 			add("gate %s=%s", x.After.Name, x.After.Annotations[apis.AdmissionGatedByAnnotation])

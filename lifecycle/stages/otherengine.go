@@ -106,7 +106,7 @@ func losesReservation(s *jobsetstate.Snapshot, st *stage) bool {
 // giveBack gates a stage that loses its reservation, and then releases the reservation.
 func (w *Step) giveBack(s *jobsetstate.Snapshot, st *stage) {
 	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, false})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after})
 		return
 	}
 	w.ReleaseQuota = append(w.ReleaseQuota, st.workload)

@@ -111,11 +111,7 @@ type Step struct {
 }
 
 // A ChangeWorkload is a quota Workload with wrong gates, attempt, queue, priority or size.
-type ChangeWorkload struct {
-	Before, After *kueue.Workload
-	// Opens is true if the stage was gated before.
-	Opens bool
-}
+type ChangeWorkload struct{ Before, After *kueue.Workload }
 
 // A ReleaseJobs has the Jobs of an admitted stage that may run, as they must be to run.
 type ReleaseJobs struct {

@@ -37,7 +37,9 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		finished := apimeta.FindStatusCondition(t.workload(ctx, Default, "bad", "trainer-node").Status.Conditions, kueue.WorkloadFinished)
 		Expect(finished.Message).To(HavePrefix(`The JobSet has failed before stage "trainer-node" finished: `))
 		Eventually(func(g Gomega) { g.Expect(t.list(ctx, g, "jobsets", "bad")).To(HaveSuffix("Failed")) }).WithContext(ctx).Should(Succeed())
-		Expect(t.told(ctx, Default, "bad", "StageReleased")).To(Equal(map[string]int{`Released stage "initializer": 1 Job on ClusterQueue "` + t.namespace + `"`: 1}))
+		Expect(t.told(ctx, Default, "bad", "StageReleased")).To(Equal(map[string]int{
+			`Released stage "initializer", admitted by ClusterQueue "` + t.namespace + `": 1 Job with 1 cpu of flavor cpu`: 1,
+		}))
 	}, SpecTimeout(specTimeout))
 
 	It("that a stage which succeeded before the JobSet failed was a success", func(ctx SpecContext) {

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/test/controlplane"
@@ -126,8 +128,9 @@ var _ = Describe("A JobSet that is about to finish or restart", func() {
 			Expect(env.Plane.StartComponent(ctx, controlplane.JobSet)).To(Succeed())
 			t.expectOver(ctx, "any", jobset.JobSetCompleted)
 			t.expectStages(ctx, "any", "trainer-node=Succeeded")
-			Expect(t.told(ctx, Default, "any", "StageOpened")).NotTo(HaveKey(ContainSubstring("trainer-node")))
-			Expect(t.workload(ctx, Default, "any", "trainer-node").Status.Admission).To(BeNil())
+			w := t.workload(ctx, Default, "any", "trainer-node")
+			Expect(quotaworkload.Gates(w)).To(ContainElement(apis.StageGate), "it was never opened")
+			Expect(w.Status.Admission).To(BeNil())
 		}, SpecTimeout(specTimeout))
 	}
 

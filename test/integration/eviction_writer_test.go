@@ -103,8 +103,8 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 			g.Expect(quotaworkload.IsTrue(victim, kueue.WorkloadEvicted)).To(BeFalse(), "it was admitted last")
 		}).WithContext(ctx).Should(Succeed())
 		Expect(victim.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}))
-		expectEvents(ctx, "victim", "EvictedDueToPreempted", "Preempted", "QuotaReserved")
-		expectEvents(ctx, "of-victim", "StageAdmitted", "StageEvicted")
+		expectEvents(ctx, "victim", "EvictedDueToPreempted", "Preempted", "Admitted")
+		expectEvents(ctx, "of-victim", "StageEvicted")
 	}, SpecTimeout(patience))
 
 	It("counts each stage once that it evicts to resolve a deadlock", func(ctx SpecContext) {
@@ -119,7 +119,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 				ID: id, Stage: client.ObjectKeyFromObject(w), UID: w.UID, Reason: kueue.WorkloadEvictedByPreemption, Message: "deadlock recovery", ResolvesDeadlock: true,
 			})
 		}
-		expectEvents(ctx, "of-deadlocked", "StageAdmitted", "StageEvicted")
+		expectEvents(ctx, "of-deadlocked", "StageEvicted")
 		registry := prometheus.NewRegistry()
 		for _, c := range counters.Collectors() {
 			Expect(registry.Register(c)).To(Succeed())
