@@ -42,6 +42,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/ownwrites"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
@@ -124,6 +125,8 @@ func (c *Config) validate() error {
 type Reconciler struct {
 	config Config
 	writer apply.Writer
+	// writes is the client of config, which knows what the cache does not show yet.
+	writes *ownwrites.Client
 	// reader reads past the cache.
 	reader client.Reader
 	// waits limits the Events about stages that wait. The conditions of the JobSets report these waits as well.
@@ -140,8 +143,13 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	writes, err := ownwrites.Follow(config.Client, &jobsetapi.JobSet{}, &batchv1.Job{}, &kueue.Workload{})
+	if err != nil {
+		return err
+	}
+	config.Client = writes
 	r := &Reconciler{
-		config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst),
+		config: config, writes: writes, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst),
 		writer: apply.Writer{Client: config.Client, Runner: config.Runner, Recorder: config.Recorder, Parallel: config.Releases},
 	}
 	r.unreported.news = map[types.NamespacedName]unreportedConditions{}
@@ -259,6 +267,10 @@ func podEnds() predicate.Predicate {
 
 // Reconcile takes the next step for one JobSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx = ownwrites.For(ctx, req.NamespacedName)
+	if left, err := r.writes.Wait(ctx, req.NamespacedName); err != nil || left > 0 {
+		return ctrl.Result{RequeueAfter: left}, err
+	}
 	s, err := r.read(ctx, req.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		// Either the namespace is new and the cache lacks it, or it was deleted and the cache still has the JobSet.
