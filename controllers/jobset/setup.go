@@ -145,7 +145,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	writes, err := ownwrites.Follow(config.Client, &jobsetapi.JobSet{}, &batchv1.Job{}, &kueue.Workload{})
 	if err != nil {
-		return err
+		return fmt.Errorf("follow the writes about JobSets: %w", err)
 	}
 	config.Client = writes
 	r := &Reconciler{

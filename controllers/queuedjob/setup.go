@@ -34,6 +34,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/ownwrites"
 	"github.com/tranche-dev/tranche/controllers/internal/podcost"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
@@ -76,6 +77,8 @@ type Reconciler struct {
 	config Config
 	writer apply.Writer
 	costs  podcost.Reader
+	// writes is the client of config, which knows what the cache does not show yet.
+	writes *ownwrites.Client
 	// reader reads past the cache.
 	reader client.Reader
 }
@@ -85,8 +88,13 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 	if err := config.validate(); err != nil {
 		return err
 	}
+	writes, err := ownwrites.Follow(config.Client, &batchv1.Job{}, &kueue.Workload{})
+	if err != nil {
+		return fmt.Errorf("follow the writes about queued Jobs: %w", err)
+	}
+	config.Client = writes
 	r := &Reconciler{
-		config: config, reader: mgr.GetAPIReader(), costs: podcost.Reader{Client: config.Client, Devices: config.Devices},
+		config: config, writes: writes, reader: mgr.GetAPIReader(), costs: podcost.Reader{Client: config.Client, Devices: config.Devices},
 		writer: apply.Writer{Client: config.Client, Runner: config.Runner, Recorder: config.Recorder, Parallel: 1},
 	}
 	users := handler.EnqueueRequestsFromMapFunc(r.jobsOf)
@@ -147,6 +155,10 @@ func (r *Reconciler) jobsOf(ctx context.Context, object client.Object) []reconci
 
 // Reconcile takes the next step for one Job.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx = ownwrites.For(ctx, req.NamespacedName)
+	if left, err := r.writes.Wait(ctx, req.NamespacedName); err != nil || left > 0 {
+		return ctrl.Result{RequeueAfter: left}, err
+	}
 	s, err := r.read(ctx, req.NamespacedName, r.config.Client)
 	if apierrors.IsNotFound(err) {
 		// Either the namespace is new and the cache lacks it, or it was deleted and the cache still has the Job.
