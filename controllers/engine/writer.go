@@ -353,25 +353,28 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 	})
 }
 
-// announce emits an Event on the quota Workload, and one on the JobSet if the stage waits for AdmissionChecks: otherwise its release, which follows, has
-// one.
+// announce emits an Event on the quota Workload. That of a stage has its Events on the JobSet: one when the stage waits for AdmissionChecks, and one when it
+// is released, which follows its admission.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
-	if w.events.TryAccept() {
-		reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
-		news := events.QuotaReserved
-		if len(d.Checks) == 0 {
-			news = events.AdmittedAtOnce
+	queue := string(d.Admission.ClusterQueue)
+	if d.StageName == "" {
+		if w.events.TryAccept() {
+			news, reserved := events.QuotaReserved, apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+			if len(d.Checks) == 0 {
+				news = events.AdmittedAtOnce
+			}
+			news(queue, reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
 		}
-		news(string(d.Admission.ClusterQueue), reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
+		return
 	}
-	if d.StageName == "" || len(d.Checks) == 0 {
+	if len(d.Checks) == 0 {
 		return
 	}
 	var checks []string
 	for _, check := range d.Checks {
 		checks = append(checks, string(check))
 	}
-	events.StageReserved(StageName(d.StageName, workload), string(d.Admission.ClusterQueue), Usage(&d.Admission), checks).EmitOnOwner(w.config.Recorder, workload)
+	events.StageReserved(StageName(d.StageName, workload), queue, Usage(&d.Admission), checks).EmitOnOwner(w.config.Recorder, workload)
 }
 
 // Usage renders the charges of an admission, such as "15 nvidia.com/gpu of flavor a100".

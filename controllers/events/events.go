@@ -235,11 +235,6 @@ func PodEnded(pod, why string) Event {
 	return warning("PodEnded", "Delete", "Deleted pod %q: %s", pod, why)
 }
 
-// JobSetStarted reports that a JobSet was resumed for the first time.
-func JobSetStarted() Event {
-	return normal("Started", "Start", "Resumed the JobSet: its first stage is admitted")
-}
-
 // Misconfigured reports why a JobSet cannot be queued.
 func Misconfigured(message string) Event { return warning("Misconfigured", "Queue", "%s", message) }
 

@@ -30,7 +30,6 @@ func all() []struct {
 		on string
 		events.Event
 	}{
-		{"JobSet", events.JobSetStarted()},
 		{"JobSet", events.JobSetStopped(2)},
 		{"JobSet", events.PodEnded("train-node-0-0-x7f2p", "no Job of the JobSet controls it, and its Job has replaced it")},
 		{"JobSet", events.StageWaiting("WaitingForQuota", `Waiting to admit stage 2/3 "trainer": waiting for 8 nvidia.com/gpu of flavor a100: 5 of 16 free`)},

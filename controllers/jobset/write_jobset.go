@@ -37,10 +37,6 @@ func (r *Reconciler) start(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 	if err := r.patchIfSame(ctx, s.JobSet, after); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("resume JobSet %s: %w", s.Key, err)
 	}
-	if s.IsUnqueued {
-		return nil
-	}
-	events.JobSetStarted().Emit(r.config.Recorder, s.JobSet)
 	return nil
 }
 

@@ -103,7 +103,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 			g.Expect(quotaworkload.IsTrue(victim, kueue.WorkloadEvicted)).To(BeFalse(), "it was admitted last")
 		}).WithContext(ctx).Should(Succeed())
 		Expect(victim.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}))
-		expectEvents(ctx, "victim", "EvictedDueToPreempted", "Preempted", "Admitted")
+		expectEvents(ctx, "victim", "EvictedDueToPreempted", "Preempted")
 		expectEvents(ctx, "of-victim", "StageEvicted")
 	}, SpecTimeout(patience))
 
