@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -88,6 +89,25 @@ func TestTakeover(t *testing.T) {
 	b.engine.Apply(admission.QueueReturned{ClusterQueue: "b"})
 	if b.engine.Takeovers()[0].IsLed() {
 		t.Fatal("the Engine leads a tree of which a ClusterQueue was returned")
+	}
+}
+
+// TestPlaceOfAJobSet admits in a queue that is taken by the creation of a JobSet, although its quota Workload was created after that of another job, as when
+// the manager was down. For Kueue the other job would be first.
+func TestPlaceOfAJobSet(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "x: gpu=1", asking)
+	b.submit("q", "js", job{name: "main", requests: "gpu=1"})
+	b.lone("q", "between", "gpu=1")
+	late := b.workloads[keyOf("js-main")].DeepCopy()
+	late.CreationTimestamp, late.Annotations = metav1.NewTime(b.now().Add(time.Minute)), nil
+	b.put(late)
+	b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"q"}})
+	for _, want := range []string{"js-main", "between"} {
+		if got := b.admitted(); !slices.Equal(got, []string{want}) {
+			t.Fatalf("admitted %v, want %s", got, want)
+		}
+		b.remove(want)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestUnsupported(t *testing.T) {
 			workload: func(wl *kueue.Workload) {
 				wl.Annotations = map[string]string{apis.SliceReplacementAnnotation: "ns/other"}
 			},
-			wantCheck: "IsSupported", wantInMessage: "annotation kueue.x-k8s.io/workload-slice-replacement-for is not supported: submit the job without the annotation kueue.x-k8s.io/elastic-job",
+			wantCheck: "IsSupported", wantInMessage: "annotation kueue.x-k8s.io/workload-slice-replacement-for is not supported, because Kueue does not always stop the pods of an elastic job that is evicted: submit the job without the annotation kueue.x-k8s.io/elastic-job",
 		},
 		"parent of variants": {
 			workload:  func(wl *kueue.Workload) { wl.Labels = map[string]string{apis.ConcurrentParentLabel: "true"} },

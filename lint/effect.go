@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // checkEffects reports what is accepted, but has no effect.
@@ -62,6 +63,23 @@ func (l *linter) checkTakeover(q origin[kueue.ClusterQueue]) {
 			})
 		}
 	}
+}
+
+// checkUnqueued reports a queue name on an object of a kind that Kueue's manager may queue and Tranche does not. A PodGroup reserves quota for its pods. What
+// a controller has created is not reported.
+func (l *linter) checkUnqueued(s *source) {
+	if s.kind != nil || s.GVK.Kind == schedulergang.PodGroupKind || l.options.Engine.Leader == admission.LedByKueue {
+		return
+	}
+	var metadata metav1.PartialObjectMetadata
+	if _, err := s.Decode(&metadata); err != nil || metadata.Labels[apis.QueueLabel] == "" || metav1.GetControllerOfNoCopy(&metadata) != nil {
+		return
+	}
+	l.add(s, problem{
+		rule: ruleUnqueuedKind(), field: "metadata.labels[" + apis.QueueLabel + "]",
+		message: fmt.Sprintf("Tranche does not queue objects of kind %s: in the mode Instead, its pods start without quota unless their templates have the label", s.GVK.Kind),
+		cure:    "set it there, so that each pod waits for quota, or remove it, or name a configuration with mode: Beside by --config",
+	})
 }
 
 // checkUse reports flavors without quota.

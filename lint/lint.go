@@ -149,6 +149,7 @@ func (l *linter) validate(o *manifest.Object) (*source, error) {
 	s := &source{Object: o, kind: kindOf(o.GVK)}
 	if s.kind == nil && !isOurs(o.GVK.Group) || isOfController(o) {
 		l.result.Skipped = append(l.result.Skipped, fmt.Sprintf("%s (%s)", o, o.File))
+		l.checkUnqueued(s)
 		return nil, nil //nolint:nilnil // there is nothing to check, which is no error
 	}
 	l.result.Checked++

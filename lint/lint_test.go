@@ -105,10 +105,13 @@ func writeJSON(w io.Writer, result *lint.Result) error {
 	return encoder.Encode(result)
 }
 
-// TestTakeover finds nothing wrong with a ClusterQueue that asks for Tranche beside Kueue, where spec.stopPolicy stops Kueue only.
-func TestTakeover(t *testing.T) {
-	if result := runWith(t, "testdata/takeover.yaml", lint.Options{Engine: admission.Config{Leader: admission.LedByKueue}}); len(result.Findings) > 0 {
-		t.Errorf("%+v", result.Findings)
+// TestBeside finds nothing wrong with a ClusterQueue that asks for Tranche beside Kueue, where spec.stopPolicy stops Kueue only, and with jobs of kinds that
+// Kueue queues.
+func TestBeside(t *testing.T) {
+	for _, file := range []string{"testdata/takeover.yaml", "testdata/foreign.yaml"} {
+		if result := runWith(t, file, lint.Options{Engine: admission.Config{Leader: admission.LedByKueue}}); len(result.Findings) > 0 {
+			t.Errorf("%s: %+v", file, result.Findings)
+		}
 	}
 }
 

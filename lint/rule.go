@@ -113,12 +113,16 @@ func ruleIgnoredAnnotation() rule {
 	return rule{"ignored-annotation", Warning, "only in the mode Beside do ClusterQueues have annotations about takeovers from Kueue"}
 }
 
+func ruleUnqueuedKind() rule {
+	return rule{"unqueued-kind", Warning, "only in the mode Beside do objects of kinds that Tranche does not queue name a queue"}
+}
+
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
 		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleDeprecatedVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), rulePodPolicy(), ruleJobSetWebhook(), ruleInactiveQueue(),
 		ruleStoppedQueue(), ruleMissingQueue(), ruleMissingPriorityClass(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
-		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(),
+		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(), ruleUnqueuedKind(),
 	}
 }
 

@@ -15,11 +15,15 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -218,6 +222,47 @@ var _ = Describe("The guards of created objects", func() {
 		js := newQueued(namespace, "guarded", "a")
 		js.Annotations = meta.Annotations
 		expectAnswer(env.adminClient.Create(ctx, js, client.DryRunAll), "metadata.annotations: only Tranche's manager")
+	}, SpecTimeout(patience))
+
+	It("warn about a queue name on a job of a kind that Tranche does not queue", func(ctx SpecContext) {
+		installRayJobs()
+		warnings := &recorder{}
+		config := env.Plane.AdminConfig()
+		config.WarningHandler = warnings
+		warned, err := client.New(config, client.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		created := func(change func(*unstructured.Unstructured)) []string {
+			GinkgoHelper()
+			warnings.reset()
+			job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "ray.io/v1", "kind": "RayJob"}}
+			job.SetNamespace(namespace)
+			job.SetGenerateName("train-")
+			job.SetLabels(map[string]string{apis.QueueLabel: "queue"})
+			change(job)
+			Expect(warned.Create(ctx, job, client.DryRunAll)).To(Succeed())
+			return warnings.text()
+		}
+		warning := ContainElement(ContainSubstring(
+			"metadata.labels[kueue.x-k8s.io/queue-name]: Tranche does not queue objects of kind RayJob, whose pods start without quota unless their templates have the label; set it there"))
+		Eventually(func() []string { return created(func(*unstructured.Unstructured) {}) }).WithContext(ctx).Should(warning)
+		Expect(created(func(job *unstructured.Unstructured) { job.SetLabels(nil) })).To(BeEmpty())
+		Expect(created(func(job *unstructured.Unstructured) {
+			job.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "ray.io/v1", Kind: "RayService", Name: "serve", UID: "x", Controller: new(true)}})
+		})).To(BeEmpty())
+
+		By("warning about a label that is set later, once")
+		job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "ray.io/v1", "kind": "RayJob"}}
+		job.SetNamespace(namespace)
+		job.SetName("later")
+		Expect(warned.Create(ctx, job)).To(Succeed())
+		updated := func(patch string) []string {
+			GinkgoHelper()
+			warnings.reset()
+			Expect(warned.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+			return warnings.text()
+		}
+		Expect(updated(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"queue"}}}`)).To(warning)
+		Expect(updated(`{"metadata":{"annotations":{"note":"x"}}}`)).To(BeEmpty())
 	}, SpecTimeout(patience))
 
 	It("name the LocalQueues where a queue is required", func(ctx SpecContext) {
@@ -420,6 +465,23 @@ func reviewOf(namespace, user, verb, resource string) *authorizationv1.SubjectAc
 			Namespace: namespace, Verb: verb, Group: parts[0], Resource: parts[1], Subresource: parts[2],
 		},
 	}}
+}
+
+// installRayJobs installs a kind of jobs that Kueue queues, until the spec ends.
+func installRayJobs() {
+	GinkgoHelper()
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "rayjobs.ray.io"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "ray.io", Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "rayjobs", Singular: "rayjob", Kind: "RayJob", ListKind: "RayJobList"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+		}},
+	}}
+	installed, err := envtest.InstallCRDs(env.Plane.AdminConfig(), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error {
+		return envtest.UninstallCRDs(env.Plane.AdminConfig(), envtest.CRDInstallOptions{CRDs: installed})
+	})
 }
 
 // A recorder keeps the warnings of the API server.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -83,6 +84,41 @@ var _ = Describe("Facts about Kueue", func() {
 		apply(ctx, w, again)
 		Eventually(read(ctx, job)).WithContext(ctx).Should(HaveField("Status.Active", BeEquivalentTo(2)))
 		Expect(read(ctx, w)(NewGomega(Fail))).To(haveCondition(kueue.WorkloadAdmitted, metav1.ConditionTrue, ""))
+	}, NodeTimeout(2*patience))
+
+	It("stops an elastic Job whose slice is evicted, but not while a larger slice waits", func(ctx SpecContext) {
+		const queue = "sliced"
+		tenant(ctx, queue, 4, held)
+		job := named(lasting(newJob(queue, 1), "600"), "elastic")
+		job.Annotations, job.Spec.Completions = map[string]string{apis.ElasticJobAnnotation: "true"}, new(int32(2))
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		slice := workloadOf(ctx, job)
+		isAdmitted := admission(slice, queue, kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)
+		apply(ctx, slice, isAdmitted)
+		awaitRunning(ctx, job, slice, 1)
+		apply(ctx, slice, withEviction(isAdmitted.DeepCopy()))
+		Eventually(read(ctx, slice)).WithContext(ctx).Should(haveCondition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, ""))
+		Expect(read(ctx, job)(NewGomega(Fail)).Spec.Suspend).To(HaveValue(BeTrue()))
+
+		isAdmitted.Conditions = append(isAdmitted.Conditions, condition(kueue.WorkloadEvicted, metav1.ConditionFalse))
+		apply(ctx, slice, isAdmitted)
+		awaitRunning(ctx, job, slice, 1)
+		Expect(env.Admin.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":2}}`)))).To(Succeed())
+		larger := awaitLargerSlice(ctx, slice)
+
+		By("releasing its quota at once")
+		apply(ctx, slice, withEviction(admission(slice, queue, kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)))
+		Eventually(read(ctx, slice)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadSliceReplaced))
+
+		By("letting its pod run on, also after another Job has come and gone")
+		other := named(newJob(queue, 1), "other")
+		Expect(env.Admin.Create(ctx, other)).To(Succeed())
+		w := workloadOf(ctx, other)
+		apply(ctx, w, admission(w, queue, kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted))
+		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		Expect(read(ctx, job)(NewGomega(Fail))).To(And(HaveField("Spec.Suspend", HaveValue(BeFalse())), HaveField("Status.Ready", HaveValue(BeEquivalentTo(1)))))
+		Expect(read(ctx, larger)(NewGomega(Fail)).Status.Admission).To(BeNil())
+		removePods(ctx, queue)
 	}, NodeTimeout(2*patience))
 
 	It("clears a reservation in a held queue while AdmissionChecks are pending, and else admits it", func(ctx SpecContext) {

@@ -137,15 +137,8 @@ var _ = Describe("In a tree that was taken over", Ordered, ContinueOnFailure, fu
 
 		By("reporting that an elastic Job does not grow")
 		Expect(env.Admin.Patch(ctx, elastic, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":2}}`)))).To(Succeed())
-		larger := &kueue.Workload{}
-		Eventually(func(g Gomega) {
-			var list kueue.WorkloadList
-			g.Expect(env.Admin.List(ctx, &list, client.InNamespace(queue))).To(Succeed())
-			i := slices.IndexFunc(list.Items, func(w kueue.Workload) bool { return w.Annotations[apis.SliceReplacementAnnotation] != "" })
-			g.Expect(i).To(BeNumerically(">=", 0))
-			larger = list.Items[i].DeepCopy()
-			g.Expect(larger).To(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonMisconfigured))
-		}).WithContext(ctx).Should(Succeed())
+		larger := awaitLargerSlice(ctx, slice)
+		Eventually(read(ctx, larger)).WithContext(ctx).Should(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonMisconfigured))
 		Expect(runTranche(ctx, "takeover", queue, "--dry-run")).To(And(
 			ContainSubstring("- Workload "+queue+"/"+slice.Name+" of Job elastic, which has quota: "),
 			ContainSubstring("- Workload "+queue+"/"+larger.Name+" of Job elastic, which waits: ")))
@@ -209,6 +202,23 @@ func servingTemplate(app string) corev1.PodTemplateSpec {
 func setActive(ctx context.Context, w *kueue.Workload, value string) {
 	GinkgoHelper()
 	Expect(env.Admin.Patch(ctx, w, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"active":`+value+`}}`)))).To(Succeed())
+}
+
+// awaitLargerSlice waits for the quota Workload that Kueue makes to replace that of an elastic Job.
+func awaitLargerSlice(ctx context.Context, slice *kueue.Workload) *kueue.Workload {
+	GinkgoHelper()
+	var found *kueue.Workload
+	Eventually(func(g Gomega) {
+		var list kueue.WorkloadList
+		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(slice.Namespace))).To(Succeed())
+		for i := range list.Items {
+			if list.Items[i].Annotations[apis.SliceReplacementAnnotation] == slice.Namespace+"/"+slice.Name {
+				found = &list.Items[i]
+			}
+		}
+		g.Expect(found).NotTo(BeNil())
+	}).WithContext(ctx).Should(Succeed())
+	return found
 }
 
 // awaitRunning waits until a Job runs so many pods on admitted quota.

@@ -25,7 +25,7 @@ import (
 
 const (
 	// arriving is how many Jobs, groups of pods and JobSets arrive while a tree is taken over and handed back, and arrivesEvery how often.
-	arriving     = 45
+	arriving     = 48
 	arrivesEvery = 400 * time.Millisecond
 	// seenBetween is how many more reservations there are between two changes of the engine.
 	seenBetween = 8
@@ -38,7 +38,7 @@ var _ = Describe("A cohort tree under load", Ordered, func() {
 
 	It("is taken over and handed back twice, while jobs of three kinds arrive and finish", func(ctx SpecContext) {
 		inCohort := func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "load" }
-		// Jobs and groups of pods wait in a queue that admits them strictly in their order, and borrow; the JobSets are in the other one.
+		// Jobs, groups of pods and JobSets of one stage wait in a queue that admits them strictly in their order, and borrow; those of two are in the other one.
 		tenant(ctx, "load-strict", 3, inCohort, func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = kueue.StrictFIFO })
 		tenant(ctx, "load-stages", 8, inCohort, func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = resource.NewQuantity(2, resource.DecimalSI)
@@ -67,13 +67,13 @@ var _ = Describe("A cohort tree under load", Ordered, func() {
 		log.awaitMore(ctx, 1)
 		Eventually(l.arrived).WithContext(ctx).Should(BeClosed())
 		l.expectEnd(ctx)
-		Expect(log.order("load-strict")).To(HaveLen(len(l.jobs) + len(l.groups) + 1))
-		report := fmt.Sprintf("%d Jobs, %d groups of pods and %d JobSets; reservations: %d, %v", len(l.jobs), len(l.groups), len(l.jobSets), log.count(), engines)
+		Expect(log.order("load-strict")).To(HaveLen(len(l.jobs) + len(l.groups) + len(l.whole) + 1))
+		report := fmt.Sprintf("%d Jobs, %d groups of pods, %d JobSets of one stage and %d of two; reservations: %d, %v", len(l.jobs), len(l.groups), len(l.whole), len(l.jobSets), log.count(), engines)
 		AddReportEntry("load", report)
 		GinkgoWriter.Println(report)
 
 		By("keeping the order, restarting nothing and violating nothing")
-		expectOrder(log.order("load-strict"))
+		expectOrder(log.order("load-strict"), l.whole)
 		Expect(podUIDs(ctx, running)).To(HaveLen(1))
 		violations, err := auditor.Violations(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -98,17 +98,26 @@ func removePods(ctx context.Context, namespaces ...string) {
 	}
 }
 
-// expectOrder expects that no quota Workload was admitted before one that was created earlier. Both managers write what they decide at one time in
-// parallel, and times are whole seconds: such a Workload may have a time that is one second later.
-func expectOrder(reserved []*kueue.Workload) {
+// expectOrder expects that no quota Workload was admitted before one that comes earlier for both engines: Kueue orders all by the creation of the quota
+// Workload, and Tranche those of JobSets by the creation of the JobSet. Both managers write what they decide at one time in parallel, and times are whole
+// seconds: such a Workload may have a time that is one second later.
+func expectOrder(reserved []*kueue.Workload, jobSets []*jobsetapi.JobSet) {
 	GinkgoHelper()
 	since := func(w *kueue.Workload) time.Time {
 		return meta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 	}
+	submitted := func(w *kueue.Workload) *metav1.Time {
+		for _, js := range jobSets {
+			if metav1.IsControlledBy(w, js) {
+				return &js.CreationTimestamp
+			}
+		}
+		return &w.CreationTimestamp
+	}
 	for i, w := range reserved {
 		Expect(w).NotTo(haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""), w.Name)
 		for _, earlier := range reserved[:i] {
-			if w.CreationTimestamp.Before(&earlier.CreationTimestamp) {
+			if w.CreationTimestamp.Before(&earlier.CreationTimestamp) && submitted(w).Before(submitted(earlier)) {
 				Expect(since(w).Sub(since(earlier))).To(BeNumerically("<=", time.Second), "%s was admitted before %s", earlier.Name, w.Name)
 			}
 		}
@@ -119,12 +128,13 @@ func expectOrder(reserved []*kueue.Workload) {
 type load struct {
 	arrived chan struct{}
 	// All below belong to the goroutine of arrive until arrived is closed.
-	jobs    []*batchv1.Job
-	groups  [][]*corev1.Pod
-	jobSets []*jobsetapi.JobSet
+	jobs   []*batchv1.Job
+	groups [][]*corev1.Pod
+	// whole have one stage, and jobSets two.
+	whole, jobSets []*jobsetapi.JobSet
 }
 
-// arrive creates a Job, a group of pods and a JobSet in turn.
+// arrive creates a Job, a group of pods, and a JobSet of one stage and of two in turn.
 func (l *load) arrive(ctx context.Context) {
 	defer GinkgoRecover()
 	defer close(l.arrived)
@@ -132,7 +142,7 @@ func (l *load) arrive(ctx context.Context) {
 	defer due.Stop()
 	for i := range arriving {
 		name := fmt.Sprintf("run-%02d", i)
-		switch i % 3 {
+		switch i % 4 {
 		case 0:
 			job := named(newJob("load-strict", int32(1+i%2)), name)
 			Expect(env.Admin.Create(ctx, job)).To(Succeed())
@@ -140,6 +150,11 @@ func (l *load) arrive(ctx context.Context) {
 		case 1:
 			l.groups = append(l.groups, podGroup(ctx, "load-strict", name, 2))
 		case 2:
+			js := newJobSet("load-strict", name)
+			js.Labels = map[string]string{apis.QueueLabel: "queue"}
+			Expect(env.Admin.Create(ctx, js)).To(Succeed())
+			l.whole = append(l.whole, js)
+		case 3:
 			js := stagedJobSet("load-stages", map[string]string{apis.QueueLabel: "queue"}, "1")
 			js.Name = name
 			Expect(env.Admin.Create(ctx, js)).To(Succeed())
@@ -189,13 +204,22 @@ func (l *load) expectEnd(ctx context.Context) {
 			Expect(pod.UID).To(Equal(uid), pod.Name)
 		}
 	}
+	for _, js := range l.whole {
+		expectOneRun(ctx, js, 1, "main")
+	}
 	for _, js := range l.jobSets {
-		awaitCompletion(ctx, js)
-		Expect(js.Status.Restarts).To(BeZero(), js.Name)
-		for _, stage := range []string{"first", "second"} {
-			Expect(stageOf(ctx, js, stage)).NotTo(haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""))
-			Expect(podUIDs(ctx, childOf(ctx, js, stage))).To(HaveLen(2), "each pod of stage %s of %s ran once", stage, js.Name)
-		}
+		expectOneRun(ctx, js, 2, "first", "second")
+	}
+}
+
+// expectOneRun waits until a JobSet has completed, and expects that each of the pods of its stages ran once.
+func expectOneRun(ctx context.Context, js *jobsetapi.JobSet, pods int, stages ...string) {
+	GinkgoHelper()
+	awaitCompletion(ctx, js)
+	Expect(js.Status.Restarts).To(BeZero(), js.Name)
+	for _, stage := range stages {
+		Expect(stageOf(ctx, js, stage)).NotTo(haveCondition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""))
+		Expect(podUIDs(ctx, childOf(ctx, js, stage))).To(HaveLen(pods), "each pod of stage %s of %s ran once", stage, js.Name)
 	}
 }
 

@@ -25,10 +25,11 @@ func Unsupported(object *kueue.Workload) string {
 	if _, asks := object.Annotations[apis.AllowedFlavorsAnnotation]; asks {
 		return fmt.Sprintf("annotation %s is not supported: remove it", apis.AllowedFlavorsAnnotation)
 	}
-	// Kueue's controllers put these on each quota Workload of an elastic job.
+	// Kueue's controllers put these on each quota Workload of an elastic job (decision 49).
 	for _, key := range []string{apis.SliceNameAnnotation, apis.SliceReplacementAnnotation} {
 		if _, asks := object.Annotations[key]; asks {
-			return fmt.Sprintf("annotation %s is not supported: submit the job without the annotation %s", key, apis.ElasticJobAnnotation)
+			return fmt.Sprintf("annotation %s is not supported, because Kueue does not always stop the pods of an elastic job that is evicted: "+
+				"submit the job without the annotation %s", key, apis.ElasticJobAnnotation)
 		}
 	}
 	if object.Labels[apis.ConcurrentParentLabel] == "true" {

@@ -19,6 +19,8 @@ func allDifferences() []difference {
 		{text: "as many Workloads are admitted at once as fit, not one for each ClusterQueue in a cycle"},
 		{text: "a Workload that was evicted keeps its place after preemption and the stop of a queue, and otherwise queues behind earlier ones; in Kueue it keeps its place " +
 			"unless its pods were not ready in time or an AdmissionCheck failed"},
+		{text: "a stage of a JobSet has the place of the JobSet's creation, and comes first at equal priority once the JobSet has begun; in Kueue it has the place of its " +
+			"Workload's creation"},
 		{text: "a Workload tries all flavors on each attempt, not those behind the last one"},
 		{"pod sets whose flavors do not fit together get the first combination that fits, now or after preemption", choosesFlavors},
 		{text: "fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's"},

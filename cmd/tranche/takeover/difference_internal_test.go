@@ -24,7 +24,7 @@ func TestDifferences(t *testing.T) {
 		checks      = "AdmissionChecks for stage safety are Ready"
 	)
 	always := []string{
-		"as many Workloads are admitted at once as fit", "a Workload that was evicted keeps its place", "a Workload tries all flavors",
+		"as many Workloads are admitted at once as fit", "a Workload that was evicted keeps its place", "a stage of a JobSet has the place", "a Workload tries all flavors",
 		"fairSharing and admissionFairSharing do not apply", "why a Workload waits is in its condition tranche.dev/Waiting", "more: docs/migrate-from-kueue.md#different",
 	}
 	some := []string{due, reservation, parallel, reclaim, equal, head, nominal, flavors, lending, checks}

@@ -28,7 +28,7 @@ func tree(change func(research, serving *kueue.ClusterQueue, s *state)) *state {
 		s.queues["research"].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
 		s.unsupported = []Unsupported{{
 			Namespace: "team", Name: "job-elastic-5a7d3", Owner: "Job elastic", ClusterQueue: "research", HoldsQuota: true,
-			Problem: "annotation kueue.x-k8s.io/workload-slice-name is not supported: submit the job without the annotation kueue.x-k8s.io/elastic-job",
+			Problem: "annotation kueue.x-k8s.io/workload-slice-name is not supported, because Kueue does not always stop the pods of an elastic job that is evicted: submit the job without the annotation kueue.x-k8s.io/elastic-job",
 		}}
 	})
 	change(s.queues["research"], s.queues["serving"], s)
