@@ -296,6 +296,10 @@ func podsAreReady(ck *Checker, l *Candidate) *decision.Refusal {
 // when this stage has run, and the blocking stage may wait for that quota. Only JobSets that already hold quota have such stages, so that no
 // stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
 func isNotBehind(ck *Checker, l *Candidate) *decision.Refusal {
+	if s := l.preemptorInFront(); s != nil {
+		return decision.NewRefusal(decision.StrictFIFO, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+			"waits for %s, which preempts in ClusterQueue %s and may preempt this one (queueingStrategy StrictFIFO)", ck.NameFor(l.Stage, s), l.Queue.Name)
+	}
 	blocker := l.Queue.PendingQueue.Blocker(l.Stage.Element)
 	if blocker == nil || blocker.Member.IsTogetherWith(l.Stage) || l.isOwnStage(blocker.Member) {
 		return nil

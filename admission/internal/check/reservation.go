@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // BorrowedPeaks returns the JobSets whose peak reservations borrow from the quota of a stage's own ClusterQueue: those of other ClusterQueues
@@ -138,4 +139,23 @@ func (l *Candidate) waitsForLater() bool {
 func (l *Candidate) IsHeldUpBy(s *model.Stage) bool {
 	isLater := s.PreemptQueue == l.Queue && !s.IsReservedAgainst(l.Stage)
 	return s != l.Stage && !isLater && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID) && !slices.Contains(l.yielding, s)
+}
+
+// preemptorInFront returns a stage of a ClusterQueue with StrictFIFO that waits for its victims and may preempt the stage, although past usage puts it behind. It
+// comes first: otherwise the stage, perhaps a victim itself, would block it for quota that is reserved for it, be admitted, and be preempted again.
+func (l *Candidate) preemptorInFront() *model.Stage {
+	if l.Queue.Strategy != queue.Strict || l.Stage.Element.Passes() {
+		return nil
+	}
+	var first *model.Stage
+	for s := range l.Queue.Preemptors {
+		isOther := s != l.Stage && s.Element != nil && !s.ReservesNominal && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID)
+		if isOther && !s.Element.Precedes(l.Stage.Element) && s.MayPreemptEarlier(l.Stage, l.Queue) && (first == nil || model.CompareStages(s, first) < 0) {
+			first = s
+		}
+	}
+	if first != nil {
+		l.Queue.CohortTree.AwaitsTurn[l.Queue] = struct{}{}
+	}
+	return first
 }
