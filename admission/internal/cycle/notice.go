@@ -125,9 +125,15 @@ func withdrawNotices(cy *Cycle) bool {
 func reserveForNoticed(cy *Cycle, trees []*model.CohortTree) {
 	var preemptors []*model.Stage
 	for _, s := range noticed(cy.m) {
-		p := cy.m.Stages[s.CurrentNotice().Preemption.Preemptor]
-		isFirst := p != nil && p.QueuedIn != nil && p.PreemptQueue == nil && p.CoAdmissionGroup() == nil && p.QueuedIn.CohortTree.IsNew
-		if isFirst && slices.Contains(trees, p.QueuedIn.CohortTree) && !slices.Contains(preemptors, p) {
+		n := s.CurrentNotice()
+		if n == nil {
+			continue
+		}
+		p := cy.m.Stages[n.Preemption.Preemptor]
+		if p == nil || p.QueuedIn == nil || p.PreemptQueue != nil || p.CoAdmissionGroup() != nil || slices.Contains(preemptors, p) {
+			continue
+		}
+		if g := p.QueuedIn.CohortTree; slices.Contains(trees, g) && g.IsNew {
 			preemptors = append(preemptors, p)
 		}
 	}
