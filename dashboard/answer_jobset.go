@@ -26,12 +26,12 @@ type JobSetObjects struct {
 	Workloads []*kueue.Workload
 	// Explanations are the answers of the visibility API about pending quota Workloads, by name.
 	Explanations map[string]*visibilityapi.Explanation
-	// Gap is why Explanations are missing, and what to do about it, or empty.
-	Gap string
+	// Notes say in what Explanations from a snapshot may differ from those of the running manager, by name. It may be nil.
+	Notes map[string]string
 	// LetIn is what would let pending quota Workloads in, by name.
 	LetIn map[string]*LetIn
-	// WithoutSets is why LetIn is missing, or empty.
-	WithoutSets string
+	// Gap is why Explanations are missing, and what to do about it, or empty, and WithoutSets why LetIn is missing.
+	Gap, WithoutSets string
 }
 
 // A JobSetAnswer describes a JobSet.
@@ -81,8 +81,9 @@ type StageAnswer struct {
 	Evictions   []EvictionCount               `json:"evictions,omitempty"`
 	// Growths are the quota Workloads of pods by which the stage has grown.
 	Growths []WorkloadRow `json:"growths,omitempty"`
-	// Explanation is why the stage waits, and LetIn what would let it in, if that is known.
+	// Explanation is why the stage waits, and LetIn what would let it in, if that is known. Note says in what the Explanation may be wrong.
 	Explanation *visibilityapi.Explanation `json:"explanation,omitempty"`
+	Note        string                     `json:"note,omitempty"`
 	LetIn       *LetIn                     `json:"letIn,omitempty"`
 }
 
@@ -244,7 +245,7 @@ func (r *jobSetReader) addWorkload(a *StageAnswer, object *kueue.Workload) {
 	s := statusOf(object)
 	a.Workload, a.State, a.Reason, a.Message, a.Since = object.Name, s.state, s.reason, r.m.redact(r.v, s.message), s.since
 	a.Requests, a.Explanation = requestsOf(object), r.m.redactExplanation(r.v, r.objects.Explanations[object.Name])
-	a.LetIn = r.m.redactLetIn(r.v, r.objects.LetIn[object.Name])
+	a.Note, a.LetIn = r.objects.Notes[object.Name], r.m.redactLetIn(r.v, r.objects.LetIn[object.Name])
 	if quotaworkload.HoldsQuota(object) {
 		a.ClusterQueue = string(object.Status.Admission.ClusterQueue)
 		if s.state != Finished {

@@ -37,6 +37,7 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 			latest = 4000
 			text, isRestarted = RandomLimits(t)
 		}
+		text = ReserveQuota(t, file, text)
 		s := limitedRun(t, text)
 		if isRestarted {
 			s.Course = &durations.Course{Cluster: s.Cluster}
@@ -48,6 +49,7 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 		if err := s.runUntil(time.Duration(rapid.IntRange(60, latest).Draw(t, "at")) * time.Second); err != nil {
 			t.Fatal(err)
 		}
+		s.Engine.Advance(s.Time()) // as the visibility API does before it answers
 		taken := snapshotOf(s)
 		taken.Configuration = file
 		read, reserving := reread(t, taken), reservingQueues(s, taken)
@@ -90,6 +92,36 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 	}
 	if reserved*10 < compared {
 		t.Errorf("only %d of %d answers are about queues with a reservation for a stage that waits", reserved, compared)
+	}
+}
+
+// TestAnswerAfterAMinimumRuntime asks a manager why a stage waits, one second after the minimum runtime of another stage has passed that it may preempt. That
+// alone does not let it in, so that the engine has decided nothing since. Like the visibility API, the test advances the time of the engine before it asks.
+func TestAnswerAfterAMinimumRuntime(t *testing.T) {
+	s := started(t, "# story\nqueue ml gpu=4 within=LowerPriority minimum-runtime=1m\nsubmit high queue=ml pods=2*gpu:1 priority=2\n"+
+		"submit waits queue=ml pods=4*gpu:1 priority=1\nsubmit low queue=ml pods=2*gpu:1\n")
+	key := admission.StageKey{Namespace: "default", Name: "waits"}
+	const freeQuota = "waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 0 of 4 free"
+	for _, c := range []struct {
+		at   time.Duration
+		want string
+	}{
+		{59 * time.Second, freeQuota + "; stages that it may preempt run for their minimum runtime first, the next until 2026-01-01T00:01:00Z"},
+		{61 * time.Second, freeQuota},
+	} {
+		if err := s.runUntil(c.at); err != nil {
+			t.Fatal(err)
+		}
+		s.Engine.Advance(s.Time())
+		asked, _ := s.Engine.Explanation(key)
+		study, err := NewStudy(snapshotOf(s), &Durations{}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, _ := study.Why(key)
+		if asked.Message != c.want || read.Message != c.want {
+			t.Errorf("at %s the manager answers %q and a snapshot %q, want %q", c.at, asked.Message, read.Message, c.want)
+		}
 	}
 }
 

@@ -169,7 +169,7 @@ func TestForecastsComeTrue(t *testing.T) {
 		if rapid.Bool().Draw(t, "counts usage") {
 			text, at = countUsage(t, file, text, at)
 		}
-		text = reserveQuota(t, file, text)
+		text = ReserveQuota(t, file, text)
 		d := &Durations{}
 		if !isRestarted {
 			// A stage that fits and is not safe is checked again when quota is released. If another stage takes that quota meanwhile, a new manager lets it preempt.
@@ -258,31 +258,6 @@ func countUsage(t *rapid.T, file *configapi.Configuration, text string, at int) 
 		return text, (at + seconds - 1) / seconds * seconds
 	}
 	return strings.NewReplacer("StrictFIFO", "BestEffortFIFO", "LowerOrNewerEqualPriority", "LowerPriority").Replace(text), at
-}
-
-// reserveQuota draws for how long quota is reserved for stages that have waited for long and for those that start together, in the configuration and in
-// single ClusterQueues, and how preemption is delayed there.
-func reserveQuota(t *rapid.T, file *configapi.Configuration, text string) string {
-	if rapid.Bool().Draw(t, "starts together") {
-		file.CoStart.Enable = new(rapid.IntRange(0, 3).Draw(t, "co-start") > 0)
-		file.CoStart.ReserveFor = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 20).Draw(t, "co-start reservation")) * 30 * time.Second}
-	}
-	if rapid.Bool().Draw(t, "reserves") {
-		file.Reservation.After = rapid.SampledFrom([]string{"0s", "2m", "10m"}).Draw(t, "reservation after")
-	}
-	for _, queue := range []string{"x", "y"} {
-		fields := ""
-		for _, one := range [][]string{
-			{"", "", " reserve-after=0s", " reserve-after=5m", " reserve-after=Never"},
-			{"", "", " costart=0s", " costart=1m", " costart=Never"},
-			{"", "", "", " minimum-runtime=4m"},
-			{"", "", "", " preemption-notice=90s"},
-		} {
-			fields += rapid.SampledFrom(one).Draw(t, "field")
-		}
-		text = strings.Replace(text, "\nqueue "+queue+" ", "\nqueue "+queue+fields+" ", 1)
-	}
-	return text
 }
 
 // getReadyLater lets the pods of first stages that others wait for take some time until they are ready, and returns an estimate for each. They are ready

@@ -19,7 +19,7 @@ import (
 )
 
 // RandomConfiguration draws the settings of the manager that decide who is admitted and when, but admissionFairSharing, which countUsage adds,
-// and those that reserveQuota adds.
+// and those that ReserveQuota adds.
 func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 	file := &configapi.Configuration{}
 	file.StageAdmission = rapid.SampledFrom([]configapi.StageAdmission{"", configapi.StageAdmissionGreedy, configapi.StageAdmissionReserve}).Draw(t, "stage admission")
@@ -44,6 +44,31 @@ func RandomConfiguration(t *rapid.T) *configapi.Configuration {
 	}
 	file.SetDefaults()
 	return file
+}
+
+// ReserveQuota draws for how long quota is reserved for stages that have waited for long and for those that start together, in the configuration and in
+// single ClusterQueues, and how preemption is delayed there.
+func ReserveQuota(t *rapid.T, file *configapi.Configuration, text string) string {
+	if rapid.Bool().Draw(t, "starts together") {
+		file.CoStart.Enable = new(rapid.IntRange(0, 3).Draw(t, "co-start") > 0)
+		file.CoStart.ReserveFor = &metav1.Duration{Duration: time.Duration(rapid.IntRange(0, 20).Draw(t, "co-start reservation")) * 30 * time.Second}
+	}
+	if rapid.Bool().Draw(t, "reserves") {
+		file.Reservation.After = rapid.SampledFrom([]string{"0s", "2m", "10m"}).Draw(t, "reservation after")
+	}
+	for _, queue := range []string{"x", "y"} {
+		fields := ""
+		for _, one := range [][]string{
+			{"", "", " reserve-after=0s", " reserve-after=5m", " reserve-after=Never"},
+			{"", "", " costart=0s", " costart=1m", " costart=Never"},
+			{"", "", "", " minimum-runtime=4m"},
+			{"", "", "", " preemption-notice=90s"},
+		} {
+			fields += rapid.SampledFrom(one).Draw(t, "field")
+		}
+		text = strings.Replace(text, "\nqueue "+queue+" ", "\nqueue "+queue+fields+" ", 1)
+	}
+	return text
 }
 
 // RandomLimits draws a scenario with two ClusterQueues, in a tree of Cohorts or not, and JobSets and other jobs that run as long as their limits.

@@ -187,6 +187,7 @@ func TestPlansComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := simulator.RandomConfiguration(t)
 		text, _ := simulator.RandomLimits(t)
+		text = simulator.ReserveQuota(t, config, text)
 		at := rapid.IntRange(600, 4000).Draw(t, "at")
 		text += randomSuspension(t, text, at) + fmt.Sprintf("run until=%ds\n", at)
 		for range rapid.IntRange(1, 3).Draw(t, "changes") {

@@ -52,6 +52,8 @@ type Config struct {
 	Namespaces []string
 	// ConfigMap has the configuration of the manager.
 	ConfigMap types.NamespacedName
+	// NameConfigMap is what a user does to name another ConfigMap. It defaults to that of verbs with the flag --config-map.
+	NameConfigMap string
 	// AllPods is true if all pods of JobSets that may run are read, with their nodes. The status of Jobs counts them, so that answers about quota do
 	// not depend on them.
 	AllPods bool
@@ -117,7 +119,8 @@ func (c *collector) readConfiguration(ctx context.Context) error {
 	place := fmt.Sprintf("ConfigMap %s", c.ConfigMap)
 	switch {
 	case apierrors.IsNotFound(err):
-		gap.IsAbsent, gap.Reason, gap.Cure = true, place+" does not exist", "name the ConfigMap of the manager with --config-map; until then the defaults count"
+		gap.IsAbsent, gap.Reason = true, place+" does not exist"
+		gap.Cure = cmp.Or(c.NameConfigMap, "name the ConfigMap of the manager with --config-map") + "; until then the defaults count"
 	case apierrors.IsForbidden(err):
 		gap.Reason, gap.Cure = reasonOf(err), cure("get", "configmaps", c.ConfigMap.Namespace)
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -138,6 +139,43 @@ var _ = Describe("An expected start", Ordered, func() {
 			ContainSubstring("WaitingForQuota"), ContainSubstring("\n  expected start: "+start+"\n"),
 			ContainSubstring("What would let it in is not shown: this needs the right to list "),
 		))
+	}, SpecTimeout(patience))
+
+	It("is what pending says about a Job and a gang of pods, too, on which no manager writes it", func(ctx SpecContext) {
+		other := newQueue(ctx)
+		other.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
+		holds := other.workload("holds", "4")
+		holds.Spec.MaximumExecutionTimeSeconds = new(int32(3600))
+		ends := find(expect(ctx, create(ctx, holds), "Admitted=True Admitted"), kueue.WorkloadAdmitted).LastTransitionTime.Add(time.Hour).UTC()
+		job := newQueuedJob(other.namespace, "job") // of two pods
+		job.Labels[apis.QueueLabel], job.Labels[apis.MaxExecTimeLabel] = "queue", "600"
+		job.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		objects := []client.Object{job}
+		for _, name := range []string{"pod-0", "pod-1"} {
+			pod := newPod(other.namespace, name)
+			pod.Labels[apis.QueueLabel], pod.Labels[apis.PodGroupNameLabel] = "queue", "gang"
+			pod.Annotations[apis.PodGroupTotalCountAnnotation] = "2"
+			objects = append(objects, pod)
+		}
+		for _, object := range objects {
+			Expect(env.adminClient.Create(ctx, object)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) {
+				Expect(env.adminClient.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+			})
+			if object == job { // the gang comes after it
+				Eventually(func(g Gomega) {
+					var all kueue.WorkloadList
+					g.Expect(env.adminClient.List(ctx, &all, client.InNamespace(other.namespace), client.MatchingLabels{apis.JobLabel: job.Name})).To(Succeed())
+					g.Expect(all.Items).To(HaveLen(1))
+				}).WithContext(ctx).Should(Succeed())
+			}
+		}
+		starts := func(after time.Duration) string { return "by " + ends.Add(after).Format("2006-01-02 15:04:05Z") }
+		Eventually(func() string {
+			out, _ := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "pending", "-n", other.namespace, "--kubeconfig", env.AdminKubeconfig).CombinedOutput()
+			return string(out)
+		}).WithContext(ctx).Should(And(
+			MatchRegexp(`(?m)^0 +0 +\S+ +job-job-\S+ .* Job/job +- +`+starts(0)+`$`), MatchRegexp(`(?m)^1 +1 +\S+ +gang .* - +`+starts(10*time.Minute)+`$`)))
 	}, SpecTimeout(patience))
 
 	It("comes from the last runs of the same stage in earlier JobSets, and pending says so", func(ctx SpecContext) {

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -270,6 +271,19 @@ var _ = Describe("tranche snapshot", Ordered, func() {
 		Expect(s.Workloads).NotTo(BeEmpty())
 		Expect(s.Configuration).NotTo(BeNil())
 		Expect(s.Gaps).To(BeEmpty())
+	}, SpecTimeout(patience))
+
+	It("says how to name another ConfigMap if there is none, with the flags of the verb", func(ctx SpecContext) {
+		config := collect.Config{Reader: env.adminClient, Scheme: env.adminClient.Scheme(), ConfigMap: client.ObjectKey{Namespace: namespace, Name: "missing"}}
+		for _, name := range []string{"", "take a snapshot with --config-map"} {
+			config.NameConfigMap = name
+			s, err := collect.Read(ctx, &config, "v1")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(s.Gaps).To(HaveExactElements(snapshot.Gap{
+				Resource: "configmaps", Namespaces: []string{namespace}, IsAbsent: true, Reason: "ConfigMap " + namespace + "/missing does not exist",
+				Cure: cmp.Or(name, "name the ConfigMap of the manager with --config-map") + "; until then the defaults count",
+			}))
+		}
 	}, SpecTimeout(patience))
 
 	It("reads the output of kubectl, too", func(ctx SpecContext) {

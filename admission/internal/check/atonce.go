@@ -60,15 +60,19 @@ func (ck *Checker) coStarted(l *Candidate, after *safety.Progress, usage quota.U
 }
 
 // lacksAtOnce returns the missing quota of the first of some alternatives, of which each is what the JobSet would hold at once, or nil if one of them
-// is available, or will be when the victims of the stage have left.
+// is available, or will be when the victims of the stage have left. Then all of it is reserved, whether the victims were chosen for it or for the stage alone.
 func (ck *Checker) lacksAtOnce(l *Candidate, before *safety.Progress, peaks []quota.Usage) []string {
 	held := before.HeldNow()
 	lacks := []string{"a flavor that fits each later stage"}
 	ck.withoutVictims(l, func() {
 		for i, peak := range peaks {
-			short := ck.Lacks(l, peak.Without(held))
+			need := peak.Without(held)
+			short := ck.Lacks(l, need)
 			if len(short) == 0 {
 				lacks = nil
+				if l.Preempts() && l.atOnce == nil {
+					l.atOnce = need
+				}
 				return
 			}
 			if i == 0 {

@@ -74,10 +74,7 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	}
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
 	ck.waitForPart(l)
-	if queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) && l.Queue.Node.Parent() != nil {
-		// Only a ClusterQueue that borrows yields, and with fair sharing only one whose share is high enough.
-		l.wait(model.OthersBorrow, 0)
-	}
+	l.waitForBorrowers()
 	ck.suspectDeadlock(l)
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal
@@ -86,6 +83,14 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 		message += "; preemption: " + whyNobody
 	}
 	return &decision.Refusal{Check: QuotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
+}
+
+// waitForBorrowers makes a stage that may reclaim quota wait until other ClusterQueues borrow more. Only a ClusterQueue that borrows yields, and with fair
+// sharing only one whose share is high enough.
+func (l *Candidate) waitForBorrowers() {
+	if queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) && l.Queue.Node.Parent() != nil {
+		l.wait(model.OthersBorrow, 0)
+	}
 }
 
 // chooseWhatFits chooses flavors for the items with quota that is free now, if there are any.

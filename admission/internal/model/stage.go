@@ -131,13 +131,16 @@ type EquivalenceKey struct {
 	demand     *demand.Demand
 	// problem is the unsupported part of the spec.
 	problem string
+	// priority makes the first of the class the one that has waited for the longest, so that none behind it is due before it is. A stage with a shorter
+	// limit may overtake a due stage where another one may not.
+	priority int32
+	limit    time.Duration
 	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
-	// of the stage, its priority and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
+	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
 	plan     *demand.Demand
 	finished string
 	index    int
 	policy   string
-	priority int32
 	jobSet   *JobSet
 	turn     int
 	// passes is Item.Passes.
@@ -186,7 +189,7 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 	if s.Evicted.After(item.Since) {
 		item.Since = s.Evicted
 	}
-	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported}
+	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported, priority: s.Priority, limit: s.TimeLimit}
 	if s.PreemptQueue != nil || s.Membership != nil {
 		item.Shape.alone = s
 	}
@@ -209,7 +212,7 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.Epoch, j.Policy, s.Index
 		item.Shape.passes = item.Passes
 	case len(j.Plan.Stages) > 1 || s.Index != 0 || j.Problem != "":
-		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished, item.Shape.priority = j.Demand, j.Policy, s.Index, j.finishedKey(), s.Priority
+		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished = j.Demand, j.Policy, s.Index, j.finishedKey()
 	}
 	return item
 }

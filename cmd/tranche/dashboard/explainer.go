@@ -103,7 +103,7 @@ func (e *explainer) find(ctx context.Context, key types.NamespacedName) {
 
 // addTo adds what the report says about the quota Workloads that wait.
 func (x *explanation) addTo(objects *dashboard.JobSetObjects, waiting []string) {
-	objects.WithoutSets = x.report.WithoutSets
+	objects.WithoutSets, objects.Notes = x.report.WithoutSets, map[string]string{}
 	unexplained := len(waiting)
 	for i := range x.report.Workloads {
 		w := &x.report.Workloads[i]
@@ -115,7 +115,7 @@ func (x *explanation) addTo(objects *dashboard.JobSetObjects, waiting []string) 
 				objects.LetIn[name] = &dashboard.LetIn{Why: w.LetIn.Why, Sets: w.LetIn.Texts(), Taken: x.taken}
 			}
 			if objects.Explanations[name] == nil && w.Explanation != nil {
-				objects.Explanations[name] = w.Explanation
+				objects.Explanations[name], objects.Notes[name] = w.Explanation, w.Note
 			}
 			if objects.Explanations[name] != nil {
 				unexplained--

@@ -32,7 +32,7 @@ func TestExplainer(t *testing.T) {
 	e := newExplainer(func(_ context.Context, key types.NamespacedName) (*explanation, error) {
 		asked <- key.Name
 		x := &explanation{&explain.Report{Workloads: []explain.Workload{
-			{Name: key.Name + "-train", LetIn: &explain.LetIn{Why: "nothing is missing"}, Explanation: &visibilityapi.Explanation{Message: "waits"}},
+			{Name: key.Name + "-train", LetIn: &explain.LetIn{Why: "nothing is missing"}, Explanation: &visibilityapi.Explanation{Message: "waits"}, Note: "may differ"},
 		}}, taken}
 		return x, <-answers
 	}, func() { changed <- struct{}{} })
@@ -56,8 +56,8 @@ func TestExplainer(t *testing.T) {
 	if x := now.LetIn["a-train"]; x == nil || x.Why != "nothing is missing" || !x.Taken.Equal(taken) {
 		t.Errorf("the page shows %+v", x)
 	}
-	if now.WithoutSets != "" || now.Gap != "" || now.Explanations["a-train"].Message != "waits" {
-		t.Errorf("the page shows %q, %q and %+v", now.WithoutSets, now.Gap, now.Explanations)
+	if now.WithoutSets != "" || now.Gap != "" || now.Explanations["a-train"].Message != "waits" || now.Notes["a-train"] != "may differ" {
+		t.Errorf("the page shows %q, %q, %+v and %q", now.WithoutSets, now.Gap, now.Explanations, now.Notes)
 	}
 
 	shown("b")

@@ -115,11 +115,24 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestNote serves a snapshot with queues of one Cohort that preempt: the running manager may give another reason.
+func TestNote(t *testing.T) {
+	get := serve(t, "--snapshot", "../../../plan/testdata/fair-weights/snapshot")
+	var js jobSetAnswer
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return get("api/v1/jobsets/default/e", &js) == http.StatusOK && len(js.Stages) > 0 && js.Stages[0].Explanation != nil, nil
+	})
+	if err != nil || !strings.Contains(js.Stages[0].Note, "may differ from those of the running manager") {
+		t.Errorf("JobSet e: %v, %+v", err, js)
+	}
+}
+
 type jobSetAnswer struct {
 	Now         time.Time
 	WithoutSets string
 	Stages      []struct {
 		Explanation *struct{ Message string }
+		Note        string
 		LetIn       *struct {
 			Sets  []string
 			Taken time.Time

@@ -94,7 +94,8 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if len(f.files) == 0 {
 		return exitcode.AsBadInput(errors.New("name manifests with -f; see tranche lint --help"))
 	}
-	if f.snapshot.Path == snapshotfile.Stream && (slices.Contains(f.files, snapshotfile.Stream) || f.nodes == snapshotfile.Stream) {
+	isNoStream := func(path string) bool { return path != snapshotfile.Stream }
+	if streams := slices.DeleteFunc(slices.Concat(f.files, []string{f.nodes, f.snapshot.Path}), isNoStream); len(streams) > 1 {
 		return exitcode.AsBadInput(errors.New("standard input can be read only once: name files instead, for --filename, --nodes or --snapshot"))
 	}
 	in := &input{stdin: cmd.InOrStdin(), report: cmd.ErrOrStderr(), fixes: f.fixes}

@@ -93,6 +93,8 @@ func TestLint(t *testing.T) {
 		"nodes besides a snapshot":    {[]string{"-f", in("flavor.yaml"), "--snapshot", in("nodes.json"), "--nodes", in("spot.json")}, "", 0, "0 warnings", ""},
 		"a snapshot from a stream":    {[]string{"-f", in("local.yaml"), "--snapshot", "-"}, emptyQueue, 0, "0 errors", ""},
 		"two streams":                 {[]string{"-f", "-", "--snapshot", "-"}, emptyQueue, 2, "", "standard input can be read only once"},
+		"a stream twice":              {[]string{"-f", "-", "-f", "-"}, emptyQueue, 2, "", "standard input can be read only once"},
+		"a stream of nodes":           {[]string{"-f", "-", "--nodes", "-"}, emptyQueue, 2, "", "standard input can be read only once"},
 		"no such snapshot":            {[]string{"-f", in("good"), "--snapshot", in("nowhere")}, "", 2, "", "nowhere"},
 		"an anonymized snapshot":      {[]string{"-f", in("good"), "--snapshot", in("anonymized")}, "", 2, "", "are pseudonyms"},
 		"a fix of standard input":     {[]string{"-f", "-", "--fix"}, emptyQueue, 2, "", "--fix needs files"},

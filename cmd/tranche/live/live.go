@@ -59,14 +59,10 @@ func (t *Taker) Take(ctx context.Context, isGoodEnough func(*snapshot.Snapshot) 
 	}
 	s, err := collect.Read(ctx, &collect.Config{
 		Reader: reader, Scheme: reader.Scheme(), ConfigMap: types.NamespacedName{Namespace: apis.SystemNamespace, Name: "tranche-manager"},
+		NameConfigMap: "take a snapshot with tranche snapshot --config-map, and name it with --snapshot", // these verbs do not have the first flag
 	}, t.Flags.Version)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the objects that decide admission: %w", err)
-	}
-	for i := range s.Gaps {
-		if s.Gaps[i].Resource == "configmaps" && s.Gaps[i].IsAbsent {
-			s.Gaps[i].Cure = "take a snapshot with tranche snapshot --config-map, and name it with --snapshot" // these verbs do not have the first flag
-		}
 	}
 	if err := snapshotfile.PrintGaps(t.Warnings, s.Gaps); err != nil {
 		return nil, "", err

@@ -153,6 +153,7 @@ function Stage({ stage, number, of }) {
         <Fact name="Growths" value={(stage.growths || []).map((g) => `${g.name}: ${g.state}`).join(", ")} />
       </dl>
       {stage.explanation && <Explanation x={stage.explanation} />}
+      {stage.note && <p class="quiet note">Note: {stage.note}</p>}
       {stage.letIn && <LetIn x={stage.letIn} />}
     </section>
   );
