@@ -173,7 +173,9 @@ func (r *run) awaitCounted(ctx context.Context) error {
 		if err := r.world.Admin.List(ctx, &list); err != nil {
 			return false, err
 		}
-		return !slices.ContainsFunc(list.Items, func(q kueue.ClusterQueue) bool { return q.Status.ReservingWorkloads+q.Status.PendingWorkloads < all }), nil
+		return !slices.ContainsFunc(list.Items, func(q kueue.ClusterQueue) bool {
+			return q.Name != probeQueue && q.Status.ReservingWorkloads+q.Status.PendingWorkloads < all
+		}), nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the statuses of all ClusterQueues: %w", err)
