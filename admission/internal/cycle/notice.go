@@ -123,6 +123,9 @@ func withdrawNotices(cy *Cycle) bool {
 // reserveForNoticed makes the reservations of the preemptors for which stages have notice, before the first cycles of some cohort trees. A cycle makes them only
 // as it checks the preemptors, and may have admitted others before. Before a restart they existed already.
 func reserveForNoticed(cy *Cycle, trees []*model.CohortTree) {
+	if !slices.ContainsFunc(trees, func(g *model.CohortTree) bool { return g.IsNew }) {
+		return
+	}
 	var preemptors []*model.Stage
 	for _, s := range noticed(cy.m) {
 		n := s.CurrentNotice()
