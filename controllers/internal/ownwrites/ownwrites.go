@@ -29,7 +29,8 @@ const (
 )
 
 // A Client reads from a cache, and remembers for each owner the last version of each object that was written. The owner is that of the context (For). A write
-// without an owner, or of another kind than those that it follows, is not remembered. Its methods may be called from several goroutines.
+// without an owner, or of another kind than those that it follows, is not remembered, nor is an update: its users patch. Its methods may be called from several
+// goroutines.
 type Client struct {
 	client.Client
 	kinds map[schema.GroupVersionKind]bool
@@ -165,15 +166,6 @@ func (c *Client) Create(ctx context.Context, obj client.Object, opts ...client.C
 	err := c.Client.Create(ctx, obj, opts...)
 	if err == nil {
 		c.note(ctx, obj, true)
-	}
-	return err
-}
-
-// Update implements client.Client.
-func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	err := c.Client.Update(ctx, obj, opts...)
-	if err == nil {
-		c.note(ctx, obj, false)
 	}
 	return err
 }
