@@ -162,11 +162,12 @@ var _ = Describe("An expected start", Ordered, func() {
 			DeferCleanup(func(ctx SpecContext) {
 				Expect(env.adminClient.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 			})
-			if object == job { // the gang comes after it
+			if object == job { // the gang comes after it: in a later second, since two of the same have no certain order
 				Eventually(func(g Gomega) {
 					var all kueue.WorkloadList
 					g.Expect(env.adminClient.List(ctx, &all, client.InNamespace(other.namespace), client.MatchingLabels{apis.JobLabel: job.Name})).To(Succeed())
 					g.Expect(all.Items).To(HaveLen(1))
+					g.Expect(time.Since(all.Items[0].CreationTimestamp.Time)).To(BeNumerically(">", time.Second))
 				}).WithContext(ctx).Should(Succeed())
 			}
 		}
