@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,12 @@ type Holder struct {
 	leaving bool
 	// lostNow is what the current search found to be lost. It is 0 unless the Finder asks for the least work.
 	lostNow float64
+}
+
+// IsLike reports whether another Holder has the same usage and what decides whether and when it is preempted, but for a preemption that has begun.
+func (h *Holder) IsLike(o *Holder) bool {
+	return h.Usage.Equal(o.Usage) && h.Priority == o.Priority && h.Continues == o.Continues && h.IsExempt == o.IsExempt &&
+		h.Queued.Equal(o.Queued) && h.Reserved.Equal(o.Reserved) && h.Started.Equal(o.Started) && slices.EqualFunc(h.Work, o.Work, Work.Equal)
 }
 
 // Work is what a Holder has done on a constant number of accelerators since some time.

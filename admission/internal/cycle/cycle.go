@@ -168,7 +168,7 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 		dirty := cy.m.Schedule.Dirty
 		cy.m.Schedule.Dirty = nil
 		slices.SortFunc(dirty, model.CompareGroups)
-		reserveForNoticed(cy, dirty)
+		reserveForRestored(cy)
 		cy.findDue(dirty)
 		for _, g := range dirty {
 			cy.runCycle(g)

@@ -120,38 +120,6 @@ func withdrawNotices(cy *Cycle) bool {
 	return isAny
 }
 
-// reserveForNoticed makes the reservations of the preemptors for which stages have notice, before the first cycles of some cohort trees. A cycle makes them only
-// as it checks the preemptors, and may have admitted others before. Before a restart they existed already.
-func reserveForNoticed(cy *Cycle, trees []*model.CohortTree) {
-	if !slices.ContainsFunc(trees, func(g *model.CohortTree) bool { return g.IsNew }) {
-		return
-	}
-	var preemptors []*model.Stage
-	for _, s := range noticed(cy.m) {
-		n := s.CurrentNotice()
-		if n == nil {
-			continue
-		}
-		p := cy.m.Stages[n.Preemption.Preemptor]
-		if p == nil || p.QueuedIn == nil || p.PreemptQueue != nil || p.CoAdmissionGroup() != nil || slices.Contains(preemptors, p) {
-			continue
-		}
-		if g := p.QueuedIn.CohortTree; slices.Contains(trees, g) && g.IsNew {
-			preemptors = append(preemptors, p)
-		}
-	}
-	if len(preemptors) == 0 {
-		return
-	}
-	cy.m.Cycles++ // none of them has lost a reservation in this one
-	slices.SortFunc(preemptors, func(a, b *model.Stage) int { return model.ComparePreemptors(b, a) })
-	for _, p := range preemptors {
-		if l := cy.check.Candidate(p); cy.check.Check(l) == nil && l.Preempts() && len(l.Victims) == 0 {
-			cy.makeRoom(l)
-		}
-	}
-}
-
 // waits reports whether the preemptor of a notice is pending in queues that are active, and completes what is known of it. A preemptor that a new Engine
 // has not seen yet is searched once: all objects are observed before the first decision.
 func waits(m *model.Model, n *notice.Notice) bool {

@@ -1,7 +1,9 @@
 package cycle
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -74,6 +76,31 @@ func (cy *Cycle) makeRoom(l *check.Candidate) {
 	cy.refuse(l, cy.check.RoomIsMade(l))
 	if len(l.Victims) > 0 && cy.fitsAlready(l) {
 		cy.m.Schedule.WakeQueue(l.Queue)
+	}
+}
+
+// reserveForRestored makes the reservations that preemptors had before a restart, while their victims leave. A cycle makes them only as it checks the
+// preemptors, and may have admitted others before.
+func reserveForRestored(cy *Cycle) {
+	uids := cy.m.RestoredPreemptors
+	if len(uids) == 0 {
+		return
+	}
+	cy.m.RestoredPreemptors = nil
+	var preemptors []*model.Stage
+	for _, s := range cy.m.Stages {
+		if _, is := uids[s.UID]; is && s.QueuedIn != nil && s.PreemptQueue == nil && s.CoAdmissionGroup() == nil && s.QueuedIn.CohortTree != nil {
+			preemptors = append(preemptors, s)
+		}
+	}
+	cy.m.Cycles++ // none of them has lost a reservation in this one
+	slices.SortFunc(preemptors, func(a, b *model.Stage) int {
+		return cmp.Or(model.CompareGroups(a.QueuedIn.CohortTree, b.QueuedIn.CohortTree), model.ComparePreemptors(b, a))
+	})
+	for _, s := range preemptors {
+		if l := cy.check.Candidate(s); cy.check.Check(l) == nil && l.Preempts() && len(l.Victims) == 0 {
+			cy.makeRoom(l)
+		}
 	}
 }
 

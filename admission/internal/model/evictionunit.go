@@ -161,10 +161,8 @@ func (t *evictionUnit) says(o *evictionUnit) bool {
 	if t.Holder == nil || o.Holder == nil {
 		return t.Holder == o.Holder
 	}
-	return t.Queue == o.Queue && t.Holder.Usage.Equal(o.Holder.Usage) && t.Holder.Priority == o.Holder.Priority &&
-		t.Holder.Continues == o.Holder.Continues && t.Holder.IsExempt == o.Holder.IsExempt && t.Holder.Queued.Equal(o.Holder.Queued) && t.Holder.Reserved.Equal(o.Holder.Reserved) &&
-		t.Holder.Started.Equal(o.Holder.Started) && slices.EqualFunc(t.Holder.Work, o.Holder.Work, preempt.Work.Equal) &&
-		t.Holder.IsEvicting() == slices.ContainsFunc(o.Stages, (*Stage).takesAlong) && slices.Equal(t.Stages, o.Stages)
+	return t.Queue == o.Queue && t.Holder.IsLike(o.Holder) && t.Holder.IsEvicting() == slices.ContainsFunc(o.Stages, (*Stage).takesAlong) &&
+		slices.Equal(t.Stages, o.Stages)
 }
 
 // EvictionUnitOf returns the eviction unit, of a JobSet or of a stage without one, that made a Holder. The unit may have another Holder now.

@@ -50,6 +50,9 @@ func (ev WorkloadObserved) apply(o *Observer) {
 	o.dropEviction(s)
 	before := s.Entry.Phase
 	o.m.Refresh(s)
+	if isNew && s.IsLeaving() {
+		o.restorePreemptor(s, object)
+	}
 	if before == model.Reserving && s.Entry.Phase == model.Admitted && s.TimeLimit > 0 {
 		o.noteEnd(s)
 	}
@@ -71,6 +74,26 @@ func (o *Observer) restoreHistory(s *model.Stage, object *kueue.Workload) {
 	for _, p := range quotaworkload.Preemptors(object) {
 		o.m.Finder.History.Restore(p.UID, cmp.Or(s.OwnerUID, s.UID), p.Times)
 	}
+}
+
+// restorePreemptor records for which stage one leaves that was preempted, or got notice of that, before the Engine existed.
+func (o *Observer) restorePreemptor(s *model.Stage, object *kueue.Workload) {
+	var uid types.UID
+	if n := s.CurrentNotice(); n != nil {
+		uid = n.Preemption.PreemptorUID
+	}
+	if c := trueCondition(object, kueue.WorkloadEvicted); c != nil && c.Reason == kueue.WorkloadEvictedByPreemption {
+		if all := quotaworkload.Preemptors(object); len(all) > 0 {
+			uid = all[0].UID
+		}
+	}
+	if uid == "" {
+		return
+	}
+	if o.m.RestoredPreemptors == nil {
+		o.m.RestoredPreemptors = map[types.UID]struct{}{}
+	}
+	o.m.RestoredPreemptors[uid] = struct{}{}
 }
 
 // join makes the stage a member of its LocalQueue, and of its JobSet or of the object whose plan its label names.
