@@ -20,6 +20,8 @@ func NewWhatIfCommand(version string) *cobra.Command {
 		Short: "Predict what a single change would do",
 		Long:  "Predict what follows from a single change, with the answers and formats of tranche plan. Nothing is written to the cluster." + exitCodes,
 		Args:  cobra.NoArgs,
+		// All flags are those of the questions. After a wrong name the name is the mistake, not its flags.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		// A command that does not run would print its help after a wrong name, too, and exit as if nothing followed.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return exitcode.AsUsage(cmd, errors.New("name a question: submit, quota or node-loss"))
