@@ -159,7 +159,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		Expect(changes).To(BeNumerically(">", most), "more changes than reads are needed to tell them apart")
 		Expect(count).To(And(BeNumerically(">", 0), BeNumerically("<=", most)))
 		Expect(largest).To(BeNumerically("<", pageBytes))
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(specTimeout+cleanupTimeout)) // the time of the cleanup counts, too
 })
 
 // thousands formats a number from 1,000 to 999,999 as the page does.
