@@ -86,7 +86,7 @@ func someChanges(t *rapid.T, l *simulator.Laboratory) []simulator.Change {
 func crowdedLines(t *rapid.T) string {
 	lines := []string{"# Crowded.\n", rapid.SampledFrom([]string{
 		"", "config fair-sharing=true\n", "config admission-fair-sharing.usage-half-life-time=1h admission-fair-sharing.usage-sampling-interval=1m\n",
-	}).Draw(t, "config"), "cohort lab\n"}
+	}).Draw(t, "config"), "config reservation.after=" + rapid.SampledFrom([]string{"Never", "1m", "5m"}).Draw(t, "reservation after") + "\n", "cohort lab\n"}
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO", "BestEffortFIFO"})
 	more := rapid.SampledFrom([]string{"", "", " within=LowerPriority reclaim=Any", " within=LowerOrNewerEqualPriority", " reclaim=LowerPriority", " policy=Reserve"})
 	for _, queue := range []string{"x", "y", "z"} {
@@ -100,8 +100,12 @@ func crowdedLines(t *rapid.T) string {
 		shapes[i] = fmt.Sprintf(rapid.SampledFrom([]string{"pods=gpu:%d", "stages=p(gpu=%d)", "stages=p(gpu=1)=Succeeded=>q(gpu=%d)", "stages=p(gpu=1)=Ready=>q(gpu=%d)", "pods=%d*gpu:1"}).Draw(t, "shape"), n)
 	}
 	for i := range rapid.IntRange(30, 50).Draw(t, "jobs") {
-		lines = append(lines, fmt.Sprintf("submit j%d queue=%s %s priority=%d at=%dm\n", i, rapid.SampledFrom([]string{"x", "y", "y", "y", "z", "z", "z"}).Draw(t, "queue"),
-			shapes[rapid.IntRange(0, kinds-1).Draw(t, "kind")], rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "priority"), rapid.IntRange(0, 9).Draw(t, "at")))
+		limit := ""
+		if minutes := rapid.SampledFrom([]int{0, 0, 3, 10, 30, 40, 50}).Draw(t, "limit"); minutes > 0 {
+			limit = fmt.Sprintf(" max-time=%dm", minutes)
+		}
+		lines = append(lines, fmt.Sprintf("submit j%d queue=%s %s priority=%d at=%dm%s\n", i, rapid.SampledFrom([]string{"x", "y", "y", "y", "z", "z", "z"}).Draw(t, "queue"),
+			shapes[rapid.IntRange(0, kinds-1).Draw(t, "kind")], rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "priority"), rapid.IntRange(0, 9).Draw(t, "at"), limit))
 	}
 	return strings.Join(lines, "")
 }

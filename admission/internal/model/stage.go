@@ -149,6 +149,12 @@ type EquivalenceKey struct {
 	alone *Stage
 }
 
+// WithoutLimit returns the class that a stage would have without its time limit.
+func (k EquivalenceKey) WithoutLimit() EquivalenceKey {
+	k.limit = 0
+	return k
+}
+
 // Enqueue moves the stage to its queue and position, or removes it from its queue.
 func (m *Model) Enqueue(s *Stage) {
 	var to *ClusterQueue

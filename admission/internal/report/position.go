@@ -1,6 +1,9 @@
 package report
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -93,21 +96,37 @@ func (rp *Reporter) IsPending(key decision.StageKey) bool {
 	return s != nil && s.QueuedIn != nil
 }
 
-// Repeated returns the pending stages of each equivalence class that has more than some of them in a ClusterQueue, in the order of the queue. As long
-// as one of them waits and is not about to preempt, no decision depends on those of its class that come after it.
-func (rp *Reporter) Repeated(clusterQueue string, more int) [][]decision.StageKey {
+// A Repeat is a pending stage on which no decision depends as long as another one waits and is not about to preempt.
+type Repeat struct{ Stage, Behind decision.StageKey }
+
+// Repeated returns the pending stages of a ClusterQueue that come after some others of the same equivalence class but for the time limit, whose limits are not
+// longer. Behind is the last of these others.
+func (rp *Reporter) Repeated(clusterQueue string, others int) []Repeat {
 	q := rp.m.ClusterQueues[clusterQueue]
 	if q == nil {
 		return nil
 	}
 	rp.m.RebuildTrees()
-	var all [][]decision.StageKey
-	for _, stages := range q.PendingQueue.Repeated(more) {
-		keys := make([]decision.StageKey, len(stages))
-		for i, s := range stages {
-			keys[i] = s.Key
+	var all []Repeat
+	for _, stages := range q.PendingQueue.Alike(others, model.EquivalenceKey.WithoutLimit) {
+		all = append(all, behind(stages, others)...)
+	}
+	return all
+}
+
+// behind returns those of some stages that come after some others with a limit that is not longer.
+func behind(stages []*model.Stage, others int) []Repeat {
+	limit := func(s *model.Stage) time.Duration { return cmp.Or(s.TimeLimit, math.MaxInt64) }
+	var all []Repeat
+	var shortest []int // indices of as many as must come before, ordered by limit and then by index
+	for i, s := range stages {
+		if len(shortest) == others && limit(stages[shortest[others-1]]) <= limit(s) {
+			all = append(all, Repeat{Stage: s.Key, Behind: stages[slices.Max(shortest)].Key})
+			continue
 		}
-		all = append(all, keys)
+		at, _ := slices.BinarySearchFunc(shortest, s, func(k int, s *model.Stage) int { return cmp.Or(cmp.Compare(limit(stages[k]), limit(s)), -1) })
+		shortest = slices.Insert(shortest, at, i)
+		shortest = shortest[:min(len(shortest), others)]
 	}
 	return all
 }

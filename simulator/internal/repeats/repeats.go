@@ -19,10 +19,10 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// A Reduced is a snapshot without some of the pending quota Workloads that are equal for the engine.
+// A Reduced is a snapshot without some of the pending quota Workloads that are equal for the engine, except for a longer time limit.
 type Reduced struct {
 	*snapshot.Snapshot
-	// last has the last one that was kept of those that are equal to some that were left out, with its ClusterQueue.
+	// last has those that were kept and come before equal ones that were left out, the last of them, with its ClusterQueue.
 	last map[admission.StageKey]string
 	// leftOut has what was left out of each ClusterQueue.
 	leftOut map[string]*objects
@@ -66,11 +66,9 @@ func reduce(s *snapshot.Snapshot, engine *admission.Engine, except string, keep 
 		if q.Name == except {
 			continue
 		}
-		for _, equal := range engine.Repeated(q.Name, keep) {
-			for _, key := range equal[keep:] {
-				if isAlone[key] {
-					leftOut[key], last[equal[keep-1]] = q.Name, q.Name
-				}
+		for _, r := range engine.Repeated(q.Name, keep) {
+			if isAlone[r.Stage] {
+				leftOut[r.Stage], last[r.Behind] = q.Name, q.Name
 			}
 		}
 	}
