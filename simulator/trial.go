@@ -83,7 +83,7 @@ func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageK
 }
 
 // keeps returns how many equal pending quota Workloads trials keep at first, and then.
-func keeps() []int { return []int{2, 32} }
+func keeps() []int { return []int{1, 16} }
 
 // Size returns the number of quota Workloads that each trial has to read.
 func (l *Laboratory) Size() int { return len(l.part.Workloads) }
