@@ -162,4 +162,6 @@ const (
 	WithinLimits = check.WithinLimits
 	// PeakWithinLimits is the check that the stages fit which a JobSet may hold at once, if nothing else is charged.
 	PeakWithinLimits = check.PeakWithinLimits
+	// DelaysNone is the check that a stage delays none for which quota is reserved because it has waited for long.
+	DelaysNone = check.DelaysNone
 )

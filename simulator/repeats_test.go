@@ -86,12 +86,13 @@ func someChanges(t *rapid.T, l *simulator.Laboratory) []simulator.Change {
 func crowdedLines(t *rapid.T) string {
 	lines := []string{"# Crowded.\n", rapid.SampledFrom([]string{
 		"", "config fair-sharing=true\n", "config admission-fair-sharing.usage-half-life-time=1h admission-fair-sharing.usage-sampling-interval=1m\n",
-	}).Draw(t, "config"), "config reservation.after=" + rapid.SampledFrom([]string{"Never", "1m", "5m"}).Draw(t, "reservation after") + "\n", "cohort lab\n"}
+	}).Draw(t, "config"), "cohort lab\n"}
+	reserves := rapid.SampledFrom([]string{"", "", " reserve-after=Never", " reserve-after=1m", " reserve-after=5m"})
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO", "BestEffortFIFO"})
 	more := rapid.SampledFrom([]string{"", "", " within=LowerPriority reclaim=Any", " within=LowerOrNewerEqualPriority", " reclaim=LowerPriority", " policy=Reserve"})
 	for _, queue := range []string{"x", "y", "z"} {
-		lines = append(lines, fmt.Sprintf("queue %s gpu=%d%s cohort=lab strategy=%s%s\n", queue, rapid.IntRange(1, 8).Draw(t, "quota"),
-			rapid.SampledFrom([]string{"", "", "/borrow=2", "/lend=1"}).Draw(t, "limit"), strategy.Draw(t, "strategy"), more.Draw(t, "more")))
+		lines = append(lines, fmt.Sprintf("queue %s gpu=%d%s cohort=lab strategy=%s%s%s\n", queue, rapid.IntRange(1, 8).Draw(t, "quota"),
+			rapid.SampledFrom([]string{"", "", "/borrow=2", "/lend=1"}).Draw(t, "limit"), strategy.Draw(t, "strategy"), more.Draw(t, "more"), reserves.Draw(t, "reservation")))
 	}
 	kinds := rapid.IntRange(1, 3).Draw(t, "kinds")
 	shapes := make([]string, kinds)

@@ -104,6 +104,10 @@ func TestUnblock(t *testing.T) {
 			"queue ml gpu=2 strategy=StrictFIFO\nsubmit a queue=ml pods=gpu:1\nsubmit b queue=ml pods=gpu:2 at=1m\nsubmit x queue=ml pods=gpu:1 at=2m\n",
 			[]string{"quota Workload default/b is ahead in the queue and must be admitted first: explain that one"},
 		},
+		"behind a stage for which quota is reserved": {
+			"queue ml gpu=4 reserve-after=2m\nsubmit a queue=ml pods=gpu:3\nsubmit b queue=ml pods=gpu:4\nsubmit x queue=ml pods=gpu:1 at=3m\n",
+			[]string{"quota is reserved for quota Workload default/b, which must be admitted first: explain that one"},
+		},
 		"too many small ones": {
 			"queue ml gpu=6\n" + small(6) + "submit x queue=ml pods=gpu:5 at=1m\n",
 			[]string{"ClusterQueue ml nominalQuota default 6->11"},

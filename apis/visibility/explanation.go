@@ -22,8 +22,9 @@ type Explanation struct {
 	// Message is the current message of that condition. It names no objects in other namespaces.
 	Message string `json:"message,omitempty"`
 
-	// Behind names the quota Workload that must be admitted first, in a ClusterQueue with queueingStrategy StrictFIFO. It is
-	// empty for one of another namespace if the explanation is read through a LocalQueue.
+	// Behind names the quota Workload that must be admitted first: the one ahead in a ClusterQueue with queueingStrategy StrictFIFO, or
+	// the one that this quota Workload would delay, for which quota is reserved. It is empty for one of another namespace if the
+	// explanation is read through a LocalQueue.
 	Behind *Reference `json:"behind,omitempty"`
 
 	// Alternatives are ways to admit the quota Workload, each with other flavors: it fits as soon as one of them has no shortage. At most 4

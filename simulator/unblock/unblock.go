@@ -112,6 +112,8 @@ func hopeless(x *visibility.Explanation) string {
 	switch {
 	case x.Check == "":
 		return "all checks pass, but other stages are admitted first"
+	case x.Check == admission.DelaysNone && x.Behind != nil:
+		return fmt.Sprintf("quota is reserved for quota Workload %s, which must be admitted first: explain that one", x.Behind)
 	case x.Behind != nil:
 		return fmt.Sprintf("quota Workload %s is ahead in the queue and must be admitted first: explain that one", x.Behind)
 	case len(x.Alternatives) == 0 && !isBeyondLimits(x):

@@ -93,6 +93,10 @@ func (rp *Reporter) elaborate(l *check.Candidate, x *visibility.Explanation) {
 		if blocker := l.Queue.PendingQueue.Blocker(l.Stage.Element); blocker != nil {
 			x.Behind = &visibility.Reference{Namespace: blocker.Member.Key.Namespace, Name: blocker.Member.Key.Name}
 		}
+	case check.DelaysNone:
+		if due := check.Delayed(rp.check, l); due != nil {
+			x.Behind = &visibility.Reference{Namespace: due.Stage.Key.Namespace, Name: due.Stage.Key.Name}
+		}
 	case check.WithinLimits:
 		supply := rp.m.Supply(l.Queue)
 		supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }

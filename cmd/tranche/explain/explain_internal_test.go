@@ -39,6 +39,10 @@ func TestExplanationLines(t *testing.T) {
 			visibilityapi.Explanation{Check: "StrictFIFO", Reason: "WaitingForQuota", Message: "waits", Behind: &visibilityapi.Reference{Namespace: "ns", Name: "b"}},
 			[]string{"  WaitingForQuota: waits", "  blocked by Workload ns/b, which is ahead in the queue"},
 		},
+		"would delay another": {
+			visibilityapi.Explanation{Check: "DelaysNone", Reason: "WaitingForQuota", Message: "fits", Behind: &visibilityapi.Reference{Namespace: "ns", Name: "b"}},
+			[]string{"  WaitingForQuota: fits", "  blocked by Workload ns/b, for which quota is reserved"},
+		},
 		"one choice": {
 			visibilityapi.Explanation{Check: "c", Reason: "r", Message: "m", Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{full}}}},
 			append(append([]string{"  r: m"}, lines...),

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
@@ -95,7 +96,11 @@ func explanationLines(x *visibilityapi.Explanation) []string {
 	}
 	lines := []string{fmt.Sprintf("  %s: %s", x.Reason, x.Message)}
 	if x.Behind != nil {
-		lines = append(lines, "  blocked by Workload "+x.Behind.String()+", which is ahead in the queue")
+		why := "which is ahead in the queue"
+		if x.Check == admission.DelaysNone {
+			why = "for which quota is reserved"
+		}
+		lines = append(lines, fmt.Sprintf("  blocked by Workload %s, %s", x.Behind, why))
 	}
 	for i, a := range x.Alternatives {
 		if len(x.Alternatives) > 1 {
