@@ -108,11 +108,7 @@ func (rp *Reporter) Repeated(clusterQueue string, others int) []Repeat {
 	}
 	rp.m.RebuildTrees()
 	var all []Repeat
-	withoutLimit := func(k model.EquivalenceKey) model.EquivalenceKey {
-		k.Limit = 0
-		return k
-	}
-	for _, stages := range q.PendingQueue.Alike(others, withoutLimit) {
+	for _, stages := range q.PendingQueue.Alike(others) {
 		all = append(all, behind(stages, others)...)
 	}
 	return all
