@@ -98,7 +98,7 @@ soak-kueue: cluster kueue build ## Kill Tranche's and Kueue's managers for 3 min
 
 .PHONY: bench
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
-	go test -run '^$$' -bench . -benchmem -benchtime 300ms ./test/bench/...
+	go test -run '^$$' -bench . -benchmem -benchtime 100ms ./test/bench/...
 
 .PHONY: bench-e2e
 bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages, handover, mixed, verbs, start), COUNT=3 and ATONCE=1 change the load.
