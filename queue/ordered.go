@@ -42,12 +42,12 @@ func (p *Pending[M, S, T]) Contenders() iter.Seq[M] {
 	})
 }
 
-// Alike returns the members of each kind of shape that has more than some, in the order of the queue.
-func (p *Pending[M, S, T]) Alike(more int) [][]M {
+// Alike returns the members whose shapes are the same but for something that a function removes: each group that has more members than some, in the order of
+// the queue.
+func (p *Pending[M, S, T]) Alike(more int, as func(S) S) [][]M {
 	groups := map[S][]*Element[M, S, T]{}
 	for shape, c := range p.classes {
-		kind, _ := p.rank(shape)
-		groups[kind] = append(groups[kind], c.elements.Members...)
+		groups[as(shape)] = append(groups[as(shape)], c.elements.Members...)
 	}
 	maps.DeleteFunc(groups, func(_ S, elements []*Element[M, S, T]) bool { return len(elements) <= more })
 	for _, elements := range groups {

@@ -43,9 +43,6 @@ type Pending[M any, S, T comparable] struct {
 	blocker *Element[M, S, T]
 	// lead orders shapes before positions are compared, or is nil.
 	lead func(S) float64
-	// rank is that of NewPending, and leaders are the classes of each kind that are parked and do not follow another one.
-	rank    func(S) (kind S, number int64)
-	leaders map[S][]*equivClass[M, S, T]
 }
 
 // An Element is an element of a Pending. There may be a million of them, so what is the same for all stages of a shape is in their class.
@@ -101,10 +98,6 @@ type equivClass[M any, S, T comparable] struct {
 	heard    string
 	sleepers []*sleeper[M, S, T]
 	index    int
-	// leader is the class that this one follows, or nil. isLeader is true for those in leaders.
-	leader    *equivClass[M, S, T]
-	isLeader  bool
-	followers []*equivClass[M, S, T]
 }
 
 // Precedes compares the first elements.
@@ -134,15 +127,13 @@ type Wait[T comparable] struct {
 	Need  int64
 }
 
-// NewPending returns an empty Pending. rank returns the kind of a shape, which has all of it but a number, such as a time limit, and the number.
-func NewPending[M any, S, T comparable](rank func(S) (kind S, number int64)) *Pending[M, S, T] {
+// NewPending returns an empty Pending.
+func NewPending[M any, S, T comparable]() *Pending[M, S, T] {
 	return &Pending[M, S, T]{
-		rank:    rank,
 		classes: map[S]*equivClass[M, S, T]{},
 		asleep:  map[T]*ranking.Ranking[*sleeper[M, S, T]]{},
 		behind:  map[S]*equivClass[M, S, T]{},
 		seconds: map[S]*equivClass[M, S, T]{},
-		leaders: map[S][]*equivClass[M, S, T]{},
 	}
 }
 
@@ -228,7 +219,6 @@ func (p *Pending[M, S, T]) Remove(t *Element[M, S, T]) {
 			p.awake.Fix(c)
 		}
 	}
-	p.wakeFollowers(c)
 	if p.blocker == t {
 		// The next stage of its shape takes its place as blocker, and must be offered before the blocked stages.
 		if c.elements.Len() > 0 && !c.isAwake {
@@ -256,27 +246,19 @@ func (p *Pending[M, S, T]) Blocker(t *Element[M, S, T]) *Element[M, S, T] {
 
 // Announce records why the shape of a stage is about to be refused. If the reason is new, all stages of the shape must be notified.
 func (p *Pending[M, S, T]) Announce(t *Element[M, S, T], reason string) {
-	for c := range t.equivClass.withFollowers() {
-		c.hear(reason)
-	}
-}
-
-// hear records why the stages of a class are refused. If the reason is new, all of them must be notified.
-func (c *equivClass[M, S, T]) hear(reason string) {
-	if c.heard != reason {
+	if c := t.equivClass; c.heard != reason {
 		c.heard = reason
 		c.unnotified = slices.Clone(c.elements.Members)
 	}
 }
 
-// Park parks a stage and all others of its shape, and of those that follow it, until one of the waits ends, and returns, in order, those that have not been
-// refused since they were added.
+// Park parks a stage and all others of its shape until one of the waits ends, and returns, in order, those that have not been refused since
+// they were added.
 func (p *Pending[M, S, T]) Park(t *Element[M, S, T], waits []Wait[T]) []M {
 	told := p.park(t.equivClass, waits)
 	if p.blocker != nil && p.blocker.equivClass == t.equivClass {
 		p.unblock()
 	}
-	p.addLeader(t.equivClass)
 	return told
 }
 
@@ -301,9 +283,7 @@ func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 func (p *Pending[M, S, T]) Block(t *Element[M, S, T], waits []Wait[T]) []M {
 	told := p.park(t.equivClass, waits)
 	switch {
-	case p.strategy != Strict:
-		p.addLeader(t.equivClass)
-	case p.blocker == t:
+	case p.strategy != Strict || p.blocker == t:
 	case p.blocker == nil || t.Precedes(p.blocker):
 		p.replaceBlocker(t)
 	case t.equivClass != p.blocker.equivClass:
@@ -337,13 +317,10 @@ func (p *Pending[M, S, T]) ParkBehind(t *Element[M, S, T]) []M {
 	return told
 }
 
-// tell returns the members of the unnotified elements of a class and of those that follow it, and clears the lists.
+// tell returns the members of the unnotified elements, and clears the list.
 func (c *equivClass[M, S, T]) tell() []M {
-	var unnotified []*Element[M, S, T]
-	for f := range c.withFollowers() {
-		unnotified = append(unnotified, slices.DeleteFunc(f.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })...)
-		f.unnotified = nil
-	}
+	unnotified := slices.DeleteFunc(c.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })
+	c.unnotified = nil
 	slices.SortFunc(unnotified, (*Element[M, S, T]).order)
 	members := make([]M, len(unnotified))
 	for i, t := range unnotified {
@@ -402,5 +379,4 @@ func (p *Pending[M, S, T]) forget(c *equivClass[M, S, T]) {
 	c.sleepers = nil
 	delete(p.behind, c.shape)
 	delete(p.seconds, c.shape)
-	p.unfollow(c)
 }

@@ -2,8 +2,6 @@ package queue_test
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,14 +12,7 @@ import (
 
 type line = queue.Pending[string, string, string]
 
-// newLine returns an empty queue. Shapes such as big/1 and big/2 differ only in a number.
-func newLine() *line {
-	return queue.NewPending[string, string, string](func(shape string) (kind string, number int64) {
-		kind, digits, _ := strings.Cut(shape, "/")
-		number, _ = strconv.ParseInt("0"+digits, 10, 64)
-		return kind, number
-	})
-}
+func newLine() *line { return queue.NewPending[string, string, string]() }
 
 func item(name, shape string, since int64) queue.Item[string, string] {
 	return queue.Item[string, string]{Member: name, Shape: shape, Position: queue.Position{Since: time.Unix(since, 0), UID: types.UID(name)}}

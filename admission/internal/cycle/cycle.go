@@ -112,10 +112,6 @@ func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees) {
 // nominate refuses the stages of a queue that do not pass the checks, up to the first that does.
 func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 	for head := q.PendingQueue.Next(); head != nil; head = q.PendingQueue.Next() {
-		if leader, told := q.PendingQueue.Follow(head); leader != nil {
-			tell(cy, told, leader.Member.LastRefusal)
-			continue
-		}
 		l := cy.check.Candidate(head.Member)
 		cy.m.Checked++
 		switch refusal := cy.check.Check(l); {

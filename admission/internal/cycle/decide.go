@@ -71,21 +71,9 @@ func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
 	if !slices.Contains(toTell, l.Stage) {
 		toTell = append(toTell, l.Stage)
 	}
-	if slices.ContainsFunc(toTell, func(s *model.Stage) bool { return isNews(s, refusal) }) {
-		cy.check.AddKueueMessage(l, refusal)
-	}
-	tell(cy, toTell, refusal)
-}
-
-// isNews reports whether a refusal is not the last one that was emitted for a stage.
-func isNews(s *model.Stage, refusal *decision.Refusal) bool {
-	return s.LastRefusal == nil || !s.LastRefusal.SaysTheSameAs(refusal)
-}
-
-// tell emits a refusal for the stages of which it is not the last one emitted.
-func tell(cy *Cycle, stages []*model.Stage, refusal *decision.Refusal) {
-	for _, s := range stages {
-		if isNews(s, refusal) {
+	for _, s := range toTell {
+		if s.LastRefusal == nil || !s.LastRefusal.SaysTheSameAs(refusal) {
+			cy.check.AddKueueMessage(l, refusal)
 			s.LastRefusal = refusal
 			cy.decisions = append(cy.decisions, decision.Refuse{Stage: s.Key, UID: s.UID, Refusal: *refusal, PodSets: s.Demand.PodSets})
 		}

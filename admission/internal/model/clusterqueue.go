@@ -71,7 +71,7 @@ func (m *Model) ClusterQueue(name string) *ClusterQueue {
 	q := m.ClusterQueues[name]
 	if q == nil {
 		q = &ClusterQueue{
-			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](byLimit),
+			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](),
 			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: unordered.New(placeAmongCharged), Preemptors: map[*Stage]struct{}{}, PeakReservers: map[*JobSet]struct{}{},
 			DueTopic: m.NewTopic(),
 		}

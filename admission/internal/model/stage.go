@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -133,9 +132,9 @@ type EquivalenceKey struct {
 	// problem is the unsupported part of the spec.
 	problem string
 	// priority makes the first of the class the one that has waited for the longest, so that none behind it is due before it is. A stage with a shorter
-	// limit may overtake a due stage where another one may not.
+	// Limit may overtake a due stage where another one may not.
 	priority int32
-	limit    time.Duration
+	Limit    time.Duration
 	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
 	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
 	plan     *demand.Demand
@@ -148,14 +147,6 @@ type EquivalenceKey struct {
 	passes bool
 	// alone is a stage that waits for its victims to leave, or that is in a co-admission group: no other stage waits for that.
 	alone *Stage
-}
-
-// byLimit returns what a class has in common with those that differ only in the time limit, and the limit. A stage that surely ends earlier passes each check
-// that the others pass.
-func byLimit(k EquivalenceKey) (EquivalenceKey, int64) {
-	limit := cmp.Or(k.limit, math.MaxInt64)
-	k.limit = 0
-	return k, int64(limit)
 }
 
 // Enqueue moves the stage to its queue and position, or removes it from its queue.
@@ -198,7 +189,7 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 	if s.Evicted.After(item.Since) {
 		item.Since = s.Evicted
 	}
-	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported, priority: s.Priority, limit: s.TimeLimit}
+	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported, priority: s.Priority, Limit: s.TimeLimit}
 	if s.PreemptQueue != nil || s.Membership != nil {
 		item.Shape.alone = s
 	}

@@ -108,7 +108,11 @@ func (rp *Reporter) Repeated(clusterQueue string, others int) []Repeat {
 	}
 	rp.m.RebuildTrees()
 	var all []Repeat
-	for _, stages := range q.PendingQueue.Alike(others) {
+	withoutLimit := func(k model.EquivalenceKey) model.EquivalenceKey {
+		k.Limit = 0
+		return k
+	}
+	for _, stages := range q.PendingQueue.Alike(others, withoutLimit) {
 		all = append(all, behind(stages, others)...)
 	}
 	return all
