@@ -168,8 +168,8 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 		dirty := cy.m.Schedule.Dirty
 		cy.m.Schedule.Dirty = nil
 		slices.SortFunc(dirty, model.CompareGroups)
-		reserveForRestored(cy)
 		cy.findDue(dirty)
+		reserveForRestored(cy)
 		for _, g := range dirty {
 			cy.runCycle(g)
 			g.IsDirty = false

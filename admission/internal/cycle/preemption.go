@@ -89,7 +89,7 @@ func reserveForRestored(cy *Cycle) {
 	cy.m.RestoredPreemptors = nil
 	var preemptors []*model.Stage
 	for _, s := range cy.m.Stages {
-		if _, is := uids[s.UID]; is && s.QueuedIn != nil && s.PreemptQueue == nil && s.CoAdmissionGroup() == nil && s.QueuedIn.CohortTree != nil {
+		if _, is := uids[s.UID]; is && s.QueuedIn != nil && s.QueuedIn.Decides() && s.PreemptQueue == nil && s.CoAdmissionGroup() == nil && s.QueuedIn.CohortTree != nil {
 			preemptors = append(preemptors, s)
 		}
 	}

@@ -82,7 +82,8 @@ func (o *Observer) restorePreemptor(s *model.Stage, object *kueue.Workload) {
 	if n := s.CurrentNotice(); n != nil {
 		uid = n.Preemption.PreemptorUID
 	}
-	if c := trueCondition(object, kueue.WorkloadEvicted); c != nil && c.Reason == kueue.WorkloadEvictedByPreemption {
+	// Other evictions leave the condition of the last preemption, which is no longer true.
+	if trueCondition(object, kueue.WorkloadEvicted) != nil && trueCondition(object, kueue.WorkloadPreempted) != nil {
 		if all := quotaworkload.Preemptors(object); len(all) > 0 {
 			uid = all[0].UID
 		}

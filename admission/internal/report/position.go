@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -109,7 +110,10 @@ func (rp *Reporter) Repeated(clusterQueue string, others int) []Repeat {
 	rp.m.RebuildTrees()
 	var all []Repeat
 	withoutLimit := func(k model.EquivalenceKey) model.EquivalenceKey {
-		k.Limit = 0
+		// Where the older of equal stages may preempt the newer, the first may be refused because it would, and the second pass.
+		if q.Preemption.WithinClusterQueue != kueue.PreemptionPolicyLowerOrNewerEqualPriority {
+			k.Limit = 0
+		}
 		return k
 	}
 	for _, stages := range q.PendingQueue.Alike(others, withoutLimit) {
