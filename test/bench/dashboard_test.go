@@ -34,7 +34,7 @@ func BenchmarkDashboard(b *testing.B) {
 					f(i)
 				}
 				b.ReportMetric(perWorkload, "bytes/workload")
-				measured[b.Name()] = b.Elapsed() / time.Duration(b.N)
+				record(b)
 			})
 		}
 		all, last := dashboard.Viewer{}, dashboard.Window{Offset: pending - dashboard.DefaultLimit}

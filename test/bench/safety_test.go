@@ -232,5 +232,5 @@ func (y *yard) live() {
 	y.b.ReportMetric(float64(per.Nanoseconds())/1e3, "µs/answer")
 	y.b.ReportMetric(float64(answers)/float64(steps), "answers/step")
 	y.b.ReportMetric(float64(len(y.began)), "holders")
-	measured[y.b.Name()] = per
+	note(y.b, per)
 }

@@ -161,7 +161,7 @@ func (f *fleet) admitAll(queues, perQueue int) {
 	}
 	per := took / time.Duration(admitted)
 	f.b.ReportMetric(float64(per.Nanoseconds()), "ns/admission")
-	measured[f.b.Name()] = per
+	note(f.b, per)
 }
 
 // BenchmarkFit admits what fits, in clusters of several shapes.
@@ -235,7 +235,7 @@ func BenchmarkEnqueue(b *testing.B) {
 			b.ReportMetric(float64(per.Nanoseconds()), "ns/enqueue")
 			// The loop has forgotten what was reported before it.
 			b.ReportMetric(perPending, "B/pending")
-			measured[b.Name()] = per
+			note(b, per)
 		})
 	}
 }
@@ -367,5 +367,5 @@ func (f *fleet) preemptAll(queues, victims int, cpus int64) {
 	}
 	per := took / time.Duration(passes)
 	f.b.ReportMetric(float64(per.Nanoseconds())/1e6, "ms/pass")
-	measured[f.b.Name()] = per
+	note(f.b, per)
 }
