@@ -2,7 +2,6 @@ package queue
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/tranche-dev/tranche/queue/ranking"
@@ -42,20 +41,17 @@ func (p *Pending[M, S, T]) Contenders() iter.Seq[M] {
 	})
 }
 
-// Alike returns the members whose shapes are the same but for something that a function removes: each group that has more members than some, in the order of
-// the queue.
-func (p *Pending[M, S, T]) Alike(more int, as func(S) S) [][]M {
-	groups := map[S][]*Element[M, S, T]{}
-	for shape, c := range p.classes {
-		groups[as(shape)] = append(groups[as(shape)], c.elements.Members...)
+// Alike returns the members of each shape that has more than some, in the order of the queue.
+func (p *Pending[M, S, T]) Alike(more int) [][]M {
+	var groups [][]*Element[M, S, T]
+	for _, c := range p.classes {
+		if c.elements.Len() > more {
+			groups = append(groups, slices.SortedFunc(slices.Values(c.elements.Members), (*Element[M, S, T]).order))
+		}
 	}
-	maps.DeleteFunc(groups, func(_ S, elements []*Element[M, S, T]) bool { return len(elements) <= more })
-	for _, elements := range groups {
-		slices.SortFunc(elements, (*Element[M, S, T]).order)
-	}
-	ordered := slices.SortedFunc(maps.Values(groups), func(a, b []*Element[M, S, T]) int { return a[0].order(b[0]) })
-	members := make([][]M, len(ordered))
-	for i, elements := range ordered {
+	slices.SortFunc(groups, func(a, b []*Element[M, S, T]) int { return a[0].order(b[0]) })
+	members := make([][]M, len(groups))
+	for i, elements := range groups {
 		for _, t := range elements {
 			members[i] = append(members[i], t.Member)
 		}

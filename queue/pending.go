@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/tranche-dev/tranche/queue/ranking"
@@ -11,6 +12,8 @@ import (
 type Item[M any, S comparable] struct {
 	Member M
 	Position
+	// Limit is how long the stage may run, in seconds, or Unlimited. If a check passes a stage, it passes all of its Shape with a shorter limit, too.
+	Limit int64
 	// Passes is true for a stage that other stages never block, such as a stage whose JobSet releases the quota that it holds only after
 	// this stage has run. It is the same for all stages of a Shape.
 	Passes bool
@@ -18,6 +21,9 @@ type Item[M any, S comparable] struct {
 	// offer the other: a thousand equal stages cost as much as one.
 	Shape S
 }
+
+// Unlimited is the Limit of a stage that may run for any time.
+const Unlimited = math.MaxInt64
 
 // A Strategy determines whether a stage that does not fit blocks the stages behind it.
 type Strategy int
@@ -49,15 +55,17 @@ type Pending[M any, S, T comparable] struct {
 type Element[M any, S, T comparable] struct {
 	Member M
 	Position
+	limit      int64
 	equivClass *equivClass[M, S, T]
-	index      int
+	// index and limitIndex are the places in the rankings of the class.
+	index, limitIndex int
 	// isOut is true if the stage was removed from the queue.
 	isOut bool
 }
 
 // Item returns what was added.
 func (t *Element[M, S, T]) Item() Item[M, S] {
-	return Item[M, S]{Member: t.Member, Position: t.Position, Passes: t.Passes(), Shape: t.Shape()}
+	return Item[M, S]{Member: t.Member, Position: t.Position, Limit: t.limit, Passes: t.Passes(), Shape: t.Shape()}
 }
 
 // Shape returns the shape of the stage.
@@ -91,7 +99,10 @@ type equivClass[M any, S, T comparable] struct {
 	passes   bool
 	lead     float64
 	elements ranking.Ranking[*Element[M, S, T]]
+	byLimit  ranking.Ranking[*limited[M, S, T]]
 	isAwake  bool
+	// offered is the element that is offered instead of the first, or nil: all before it were refused because of their limits.
+	offered *Element[M, S, T]
 	// unnotified has the elements that were added since the class was last refused. Some may have been removed again.
 	unnotified []*Element[M, S, T]
 	// heard is the last announced refusal of the shape.
@@ -100,9 +111,17 @@ type equivClass[M any, S, T comparable] struct {
 	index    int
 }
 
-// Precedes compares the first elements.
+// next returns the element that is offered while the class is awake.
+func (c *equivClass[M, S, T]) next() *Element[M, S, T] {
+	if c.offered != nil {
+		return c.offered
+	}
+	return c.elements.First()
+}
+
+// Precedes compares the elements that are offered.
 func (c *equivClass[M, S, T]) Precedes(other *equivClass[M, S, T]) bool {
-	return c.elements.First().Precedes(other.elements.First())
+	return c.next().Precedes(other.next())
 }
 
 // Place is for package ranking.
@@ -189,15 +208,12 @@ func (p *Pending[M, S, T]) Add(item Item[M, S]) *Element[M, S, T] {
 		c = &equivClass[M, S, T]{shape: item.Shape, passes: item.Passes, lead: p.leadOf(item.Shape)}
 		p.classes[item.Shape] = c
 	}
-	t := &Element[M, S, T]{Member: item.Member, Position: item.Position, equivClass: c}
+	t := &Element[M, S, T]{Member: item.Member, Position: item.Position, limit: item.Limit, equivClass: c}
 	c.unnotified = append(c.unnotified, t)
 	c.elements.Push(t)
+	c.byLimit.Push((*limited[M, S, T])(t))
 	p.size++
-	if c.isAwake {
-		p.awake.Fix(c)
-	} else {
-		p.wake(c)
-	}
+	p.wake(c)
 	return t
 }
 
@@ -215,7 +231,11 @@ func (p *Pending[M, S, T]) Remove(t *Element[M, S, T]) {
 		delete(p.classes, c.shape)
 	} else {
 		c.elements.Drop(t)
-		if c.isAwake {
+		c.byLimit.Drop((*limited[M, S, T])(t))
+		switch {
+		case c.offered == t:
+			p.wake(c)
+		case c.isAwake:
 			p.awake.Fix(c)
 		}
 	}
@@ -233,7 +253,7 @@ func (p *Pending[M, S, T]) Next() *Element[M, S, T] {
 	if p.awake.Len() == 0 {
 		return nil
 	}
-	return p.awake.First().elements.First()
+	return p.awake.First().next()
 }
 
 // Blocker returns the stage that this one must not overtake, or nil.
@@ -252,6 +272,13 @@ func (p *Pending[M, S, T]) Announce(t *Element[M, S, T], reason string) {
 	}
 }
 
+// ForgetReasons makes the next refusal of each shape new.
+func (p *Pending[M, S, T]) ForgetReasons() {
+	for _, c := range p.classes {
+		c.heard = ""
+	}
+}
+
 // Park parks a stage and all others of its shape until one of the waits ends, and returns, in order, those that have not been refused since
 // they were added.
 func (p *Pending[M, S, T]) Park(t *Element[M, S, T], waits []Wait[T]) []M {
@@ -267,7 +294,14 @@ func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 		p.awake.Drop(c)
 		c.isAwake = false
 	}
+	c.offered = nil
 	p.forget(c)
+	p.sleep(c, waits)
+	return c.tell()
+}
+
+// sleep makes a class wait on topics.
+func (p *Pending[M, S, T]) sleep(c *equivClass[M, S, T], waits []Wait[T]) {
 	for _, wait := range waits {
 		if p.asleep[wait.Topic] == nil {
 			p.asleep[wait.Topic] = &ranking.Ranking[*sleeper[M, S, T]]{}
@@ -276,7 +310,6 @@ func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 		c.sleepers = append(c.sleepers, s)
 		p.asleep[wait.Topic].Push(s)
 	}
-	return c.tell()
 }
 
 // Block does the same as Park for a stage that blocks the stages behind it, if the strategy is Strict.
@@ -347,9 +380,7 @@ func (p *Pending[M, S, T]) Sleeps(topic T) bool { return p.asleep[topic] != nil 
 func (p *Pending[M, S, T]) WakeAll() {
 	p.blocker = nil
 	for _, c := range p.classes {
-		if !c.isAwake {
-			p.wake(c)
-		}
+		p.wake(c)
 	}
 }
 
@@ -360,9 +391,14 @@ func (p *Pending[M, S, T]) unblock() {
 	}
 }
 
-// wake makes a class awake. If it has the blocker, the blocked stages stay parked until the blocker has been checked again.
+// wake makes a class awake, and offers its first element. If it has the blocker, the blocked stages stay parked until the blocker has been checked again.
 func (p *Pending[M, S, T]) wake(c *equivClass[M, S, T]) {
 	p.forget(c)
+	c.offered = nil
+	if c.isAwake {
+		p.awake.Fix(c)
+		return
+	}
 	c.isAwake = true
 	p.awake.Push(c)
 }

@@ -10,37 +10,50 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// BenchmarkDue has 1,000 stages that run, one for which all quota that is released is kept, and many that wait since they would delay it. In each operation
-// one stage finishes and one is created that comes first and takes its place.
+// BenchmarkDue has 1,000 stages that run, one for which all quota that is released is kept, and many that wait since they would delay it, with no time limit, the
+// same or each its own. In each operation one stage finishes and one is created that comes first and takes its place.
 func BenchmarkDue(b *testing.B) {
-	const running = 1000
 	for _, limit := range []int32{0, 3600} {
 		for _, shapes := range []int{1, 1000} {
 			for _, pending := range []int{100, 10_000} {
 				b.Run(fmt.Sprintf("limit=%d/shapes=%d/pending=%d", limit, shapes, pending), func(b *testing.B) {
-					c := newClusterOf(b, running, admission.Config{Reservation: admission.Reservation{IsEnabled: true}})
-					for range running {
-						c.addDue(1, 1, 2*limit)
-					}
-					c.decide()
-					c.addDue(0, running, 0)
-					for i := range pending {
-						c.addDue(0, int64(1+i%shapes), limit)
-					}
-					c.decide()
-					for b.Loop() {
-						c.finishOldest()
-						c.decide()
-						c.addDue(1, 1, 2*limit)
-						if n := c.decide(); n != 1 {
-							b.Fatalf("%d stages admitted, want the one that comes first", n)
-						}
-					}
-					record(b)
+					passDue(b, pending, shapes, 2*limit, func(int) int32 { return limit })
 				})
 			}
 		}
 	}
+	for _, pending := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("limit=own/shapes=1/pending=%d", pending), func(b *testing.B) {
+			passDue(b, pending, 1, 7200, func(i int) int32 { return int32(3600 + i*7919%pending) })
+		})
+		b.Run(fmt.Sprintf("limit=falling/shapes=1/pending=%d", pending), func(b *testing.B) {
+			passDue(b, pending, 1, 7200, func(i int) int32 { return int32(3600 + pending - i) })
+		})
+	}
+}
+
+func passDue(b *testing.B, pending, shapes int, limitOfRunning int32, limitOf func(int) int32) {
+	b.Helper()
+	const running = 1000
+	c := newClusterOf(b, running, admission.Config{Reservation: admission.Reservation{IsEnabled: true}})
+	for range running {
+		c.addDue(1, 1, limitOfRunning)
+	}
+	c.decide()
+	c.addDue(0, running, 0)
+	for i := range pending {
+		c.addDue(0, int64(1+i%shapes), limitOf(i))
+	}
+	c.decide()
+	for b.Loop() {
+		c.finishOldest()
+		c.decide()
+		c.addDue(1, 1, limitOfRunning)
+		if n := c.decide(); n != 1 {
+			b.Fatalf("%d stages admitted, want the one that comes first", n)
+		}
+	}
+	record(b)
 }
 
 // BenchmarkDueQueues has one cohort of full ClusterQueues, each with a due stage and with stages of other sizes that wait since they would delay it. In each

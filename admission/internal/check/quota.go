@@ -210,6 +210,14 @@ func (l *Candidate) wait(topic quota.ID, need int64) {
 	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: topic, Need: need})
 }
 
+// AlsoAwait makes a candidate wait for all that another one waits for.
+func (l *Candidate) AlsoAwait(other *Candidate) {
+	for _, w := range other.Waits {
+		l.wait(w.Topic, w.Need)
+	}
+	l.retryAt(other.RetryAt)
+}
+
 // IgnoringOwnReservations returns the result of f as if some reservations were released: the peak reservation of the stage's own JobSet; the
 // preemption reservations of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other
 // JobSets that yield to it.

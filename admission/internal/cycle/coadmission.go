@@ -24,7 +24,7 @@ func (cy *Cycle) parkTogether(l *check.Candidate) {
 	}
 	for i, m := range g.Candidates {
 		m.Waits = append(m.Waits, queue.Wait[quota.ID]{Topic: g.CoAdmissionGroup.Topic})
-		cy.park(m, g.Refusals[i])
+		cy.park(m, g.Refusals[i], g.Refusals[i])
 		if m.Queue != l.Queue && m.Queue.PendingQueue.Next() != nil {
 			cy.m.Schedule.ScheduleCycle(m.Queue)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // admit charges a stage that has passed all checks.
@@ -37,26 +38,49 @@ func (cy *Cycle) admit(l *check.Candidate) {
 	cy.decisions = append(cy.decisions, admit)
 }
 
-// refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted.
+// refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted. If the stage was refused because of its
+// time limit, and another one of the class passes with a shorter one, that is offered instead.
 func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
-	if l.GroupCandidate != nil {
+	switch {
+	case l.GroupCandidate != nil:
 		cy.parkTogether(l)
-		return
-	}
-	if !cy.noteDue(l, refusal) {
-		cy.park(l, refusal)
+	case !l.Stage.Element.IsFirst() && l.Queue.Strategy == queue.BestEffort:
+		l.Queue.PendingQueue.OfferFirst(l.Stage.Element) // what was offered instead passes no longer
+	case cy.noteDue(l, refusal):
+	case l.Delays() && l.Queue.Strategy == queue.BestEffort && l.Stage.Element.Shortest().HasShorterLimit(l.Stage.Element):
+		refuseLimit(cy, l, refusal)
+	default:
+		cy.park(l, refusal, refusal)
 	}
 }
 
-func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
+// refuseLimit is refuse for a stage that was refused because of its time limit, if there are shorter ones.
+func refuseLimit(cy *Cycle, l *check.Candidate, refusal *decision.Refusal) {
+	var ofShorter *decision.Refusal
+	passes := func(t *model.Element) bool {
+		shorter := cy.check.Candidate(t.Member)
+		cy.m.Checked++
+		if ofShorter = cy.check.Check(shorter); ofShorter == nil {
+			return true
+		}
+		l.AlsoAwait(shorter)
+		return false
+	}
+	if !passes(l.Stage.Element.Shortest()) {
+		cy.park(l, refusal, ofShorter)
+		return
+	}
+	l.Queue.PendingQueue.Offer(l.Stage.Element.FirstPassing(passes), l.Waits)
+	awaitChanges(cy.m, l)
+}
+
+// park parks a stage and its equivalence class. Those with a shorter time limit have a refusal of their own.
+func (cy *Cycle) park(l *check.Candidate, refusal, ofShorter *decision.Refusal) {
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}
-	if !l.RetryAt.IsZero() {
-		l.Queue.WakeAt(cy.m, l.RetryAt)
-	}
 	var toTell []*model.Stage
-	l.Queue.PendingQueue.Announce(l.Stage.Element, refusal.News())
+	l.Queue.PendingQueue.Announce(l.Stage.Element, refusal.News()+ofShorter.News())
 	switch l.Effect {
 	case check.WaitsForChange:
 		toTell = l.Queue.PendingQueue.Park(l.Stage.Element, l.Waits)
@@ -65,17 +89,29 @@ func (cy *Cycle) park(l *check.Candidate, refusal *decision.Refusal) {
 	case check.WaitsBehind:
 		toTell = l.Queue.PendingQueue.ParkBehind(l.Stage.Element)
 	}
-	for _, wait := range l.Waits {
-		l.Queue.CohortTree.Park(l.Queue, wait.Topic)
-	}
+	awaitChanges(cy.m, l)
 	if !slices.Contains(toTell, l.Stage) {
 		toTell = append(toTell, l.Stage)
 	}
 	for _, s := range toTell {
+		refusal := refusal
+		if s.Element.HasShorterLimit(l.Stage.Element) {
+			refusal = ofShorter
+		}
 		if s.LastRefusal == nil || !s.LastRefusal.SaysTheSameAs(refusal) {
 			cy.check.AddKueueMessage(l, refusal)
 			s.LastRefusal = refusal
 			cy.decisions = append(cy.decisions, decision.Refuse{Stage: s.Key, UID: s.UID, Refusal: *refusal, PodSets: s.Demand.PodSets})
 		}
+	}
+}
+
+// awaitChanges notes for what a candidate waits that was refused.
+func awaitChanges(m *model.Model, l *check.Candidate) {
+	if !l.RetryAt.IsZero() {
+		l.Queue.WakeAt(m, l.RetryAt)
+	}
+	for _, wait := range l.Waits {
+		l.Queue.CohortTree.Park(l.Queue, wait.Topic)
 	}
 }

@@ -87,6 +87,9 @@ func (m *Model) RebuildTrees() {
 		}
 		q.IsScheduled = false
 		q.PendingQueue.WakeAll()
+		if !q.Decides() {
+			q.PendingQueue.ForgetReasons()
+		}
 		m.Schedule.ScheduleCycle(q)
 	}
 	for _, s := range former {

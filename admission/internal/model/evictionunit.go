@@ -129,7 +129,8 @@ func newEvictionUnit(uid types.UID, stages []*Stage) evictionUnit {
 		h.Priority = max(h.Priority, int64(s.Priority))
 		h.IsTakenFairly = h.IsTakenFairly || s.IsTakenFairly
 		h.IsExempt = h.IsExempt || s.IsAdopted
-		h.Queued, h.Reserved = earlier(h.Queued, s.Created), earlier(h.Reserved, s.ReservedAt)
+		h.Queued = slices.MinFunc([]time.Time{h.Queued, s.Created}, time.Time.Compare)
+		h.Reserved = slices.MinFunc([]time.Time{h.Reserved, s.ReservedAt}, time.Time.Compare)
 		if at := s.startedAt(); !s.IsGrowth && at.After(h.Started) { // otherwise a JobSet that grows again and again is never preempted
 			h.Started = at
 		}
@@ -147,13 +148,6 @@ func (s *Stage) startedAt() time.Time {
 		return s.ReservedAt
 	}
 	return time.Time{}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // says reports whether two units are the same for preemption.

@@ -125,16 +125,14 @@ func (s *Stage) charge() *Assignment {
 	return s.Assumed
 }
 
-// An EquivalenceKey is an equivalence class: all that the checks depend on, so that stages of the same class are answered together.
+// An EquivalenceKey is an equivalence class: all that the checks depend on but the time limit, so that stages of the same class are answered together.
 type EquivalenceKey struct {
 	LocalQueue *LocalQueue
 	demand     *demand.Demand
 	// problem is the unsupported part of the spec.
 	problem string
-	// priority makes the first of the class the one that has waited for the longest, so that none behind it is due before it is. A stage with a shorter
-	// Limit may overtake a due stage where another one may not.
+	// priority makes the first of the class the one that has waited for the longest, so that none behind it is due before it is.
 	priority int32
-	Limit    time.Duration
 	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
 	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
 	plan     *demand.Demand
@@ -189,7 +187,8 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 	if s.Evicted.After(item.Since) {
 		item.Since = s.Evicted
 	}
-	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported, priority: s.Priority, Limit: s.TimeLimit}
+	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported, priority: s.Priority}
+	item.Limit = cmp.Or(int64(s.TimeLimit/time.Second), queue.Unlimited)
 	if s.PreemptQueue != nil || s.Membership != nil {
 		item.Shape.alone = s
 	}

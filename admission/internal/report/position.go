@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -109,15 +110,19 @@ func (rp *Reporter) Repeated(clusterQueue string, others int) []Repeat {
 	}
 	rp.m.RebuildTrees()
 	var all []Repeat
-	withoutLimit := func(k model.EquivalenceKey) model.EquivalenceKey {
-		// Where the older of equal stages may preempt the newer, the first may be refused because it would, and the second pass.
+	for _, stages := range q.PendingQueue.Alike(others) {
 		if q.Preemption.WithinClusterQueue != kueue.PreemptionPolicyLowerOrNewerEqualPriority {
-			k.Limit = 0
+			all = append(all, behind(stages, others)...)
+			continue
 		}
-		return k
-	}
-	for _, stages := range q.PendingQueue.Alike(others, withoutLimit) {
-		all = append(all, behind(stages, others)...)
+		// Where the older of equal stages may preempt the newer, the first may be refused because it would, and the second pass.
+		byLimit := map[time.Duration][]*model.Stage{}
+		for _, s := range stages {
+			byLimit[s.TimeLimit] = append(byLimit[s.TimeLimit], s)
+		}
+		for _, limit := range slices.Sorted(maps.Keys(byLimit)) {
+			all = append(all, behind(byLimit[limit], others)...)
+		}
 	}
 	return all
 }
