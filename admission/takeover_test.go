@@ -301,3 +301,25 @@ func TestReservationsOfTakenQueues(t *testing.T) {
 		b.checkNothingIsDecided()
 	}
 }
+
+// TestRefusalsAfterReturn takes a ClusterQueue again: the refusals of all stages are emitted again, also of equal ones.
+func TestRefusalsAfterReturn(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "x: gpu=0", asking)
+	b.lone("q", "first", "gpu=1")
+	b.lone("q", "second", "gpu=1")
+	for range 2 {
+		b.engine.Apply(admission.QueuesTaken{ClusterQueues: []string{"q"}})
+		var refused []string
+		for _, d := range b.engine.Decide(b.now()) {
+			if refuse, ok := d.(admission.Refuse); ok {
+				refused = append(refused, refuse.Stage.Name)
+			}
+		}
+		if want := []string{"first", "second"}; !slices.Equal(refused, want) {
+			t.Fatalf("refused %v, want %v", refused, want)
+		}
+		b.engine.Apply(admission.QueueReturned{ClusterQueue: "q"})
+		b.checkNothingIsDecided()
+	}
+}

@@ -1,5 +1,7 @@
 package quota
 
+import "slices"
+
 // Quota is the quota of a node for one FlavorResource.
 type Quota struct {
 	Nominal Amount
@@ -251,6 +253,11 @@ func (n *Node) Fits(u Usage) bool {
 func (n *Node) Borrows(id ID, more Amount) bool {
 	c := n.peek(id)
 	return n.parent != nil && n.used(c).Plus(more) > c.subtree
+}
+
+// KeepsAny reports whether others may not use all quota of the node, in any part of a usage.
+func (n *Node) KeepsAny(u Usage) bool {
+	return slices.ContainsFunc(u, func(c Charge) bool { return n.peek(c.ID).local > 0 })
 }
 
 // BorrowsAny reports whether the subtree would borrow any part of a usage.

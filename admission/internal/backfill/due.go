@@ -40,7 +40,7 @@ func Set(m *model.Model, dues ...model.Due) bool {
 // update changes what is known of the due stage of a ClusterQueue.
 func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	if !q.Due.Need.Equal(due.Need) || q.Due.Place.Compare(due.Place) != 0 || !q.Due.At.Equal(due.At) {
-		due.AwaitsLent, due.Reserves = q.Due.AwaitsLent, q.Due.Reserves
+		due.AwaitsLent, due.Reserves, due.Earliest = q.Due.AwaitsLent, q.Due.Reserves, q.Due.Earliest
 		q.Due = due
 		m.ChargeEpoch++
 		noteUse(m, q)
@@ -53,6 +53,7 @@ func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 func place(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	g := q.CohortTree
 	q.Due = due
+	due.Earliest = never
 	m.ChargeEpoch++
 	noteUse(m, q)
 	at, _ := slices.BinarySearchFunc(g.DueQueues, q, compareQueues)

@@ -58,8 +58,32 @@ func Start(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
 				return true
 			})
 		}
+		if d.Start.Before(d.Earliest) {
+			d.Earliest = d.Start
+		}
 	}
 	return d.Start, !d.Start.IsZero()
+}
+
+// never is Earliest if no stage was refused for any start.
+var never = time.Unix(1<<60, 0)
+
+// WakeIfLater wakes the stages of a cohort tree that would delay a due stage which starts later than when they were refused, since others have been admitted: they
+// may end before it starts now. It reports whether there are any.
+func WakeIfLater(m *model.Model, g *model.CohortTree) bool {
+	woken := false
+	for _, q := range g.DueQueues {
+		d := q.Due
+		if d.Earliest.Equal(never) || d.WokenIn == m.ChargeEpoch || len(g.Parked[q.DueTopic]) == 0 {
+			continue
+		}
+		if start, _ := Start(m, q); start.After(d.Earliest) {
+			d.Earliest, d.WokenIn = start, m.ChargeEpoch // once: a preemptor may see another start than others
+			m.Schedule.WakeTopic(g, q.DueTopic)
+			woken = true
+		}
+	}
+	return woken
 }
 
 // Expected returns Start, if that is not in the past and is the start of all that has to start together.

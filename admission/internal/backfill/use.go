@@ -45,7 +45,8 @@ func wakeBeside(m *model.Model, q *model.ClusterQueue, id quota.ID) {
 }
 
 // noteUse must be called when the due stage of a ClusterQueue or its charges have changed. It wakes the stages of other ClusterQueues that must not borrow as
-// long as the due stage waits only for lent quota, when it no longer does.
+// long as the due stage waits only for lent quota, when it no longer does; and where others may not use all nominal quota, also if the reservation now may need
+// less of what they may use.
 func noteUse(m *model.Model, q *model.ClusterQueue) {
 	d := q.Due
 	awaitedLent := d.AwaitsLent
@@ -57,7 +58,7 @@ func noteUse(m *model.Model, q *model.ClusterQueue) {
 		}
 		return true
 	})
-	if awaitedLent && !d.AwaitsLent {
+	if awaitedLent && !d.AwaitsLent || q.Node.KeepsAny(d.Need) {
 		m.Schedule.WakeTopic(q.CohortTree, q.DueTopic)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/check"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -54,7 +55,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		}
 		cy.m.ChangedReservations = cy.m.ChangedReservations[:0]
 		winner := n.winner()
-		if winner == nil && !cy.wakeForBorrowing(g) {
+		if winner == nil && !cy.wakeForBorrowing(g) && !backfill.WakeIfLater(cy.m, g) {
 			return
 		}
 		if winner == nil {

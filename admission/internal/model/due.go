@@ -22,6 +22,9 @@ type Due struct {
 	Need quota.Usage
 	// AwaitsLent and Reserves are kept by package backfill: if it waits only for lent quota, and if its ClusterQueue is one of ReservingQueues.
 	AwaitsLent, Reserves bool
+	// Earliest is the earliest Start for which stages may have been refused that wait on DueTopic, and WokenIn the ChargeEpoch in which it was set for them.
+	Earliest time.Time
+	WokenIn  uint64
 	// Start is when it is expected to start, or zero if that is unknown, as of a scheduling cycle, a ChargeEpoch and a state of the quota tree.
 	Start              time.Time
 	Cycle, ChargeEpoch uint64
