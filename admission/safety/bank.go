@@ -166,6 +166,15 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	if until != nil && until.canFinish() {
 		return nil, waiting, true
 	}
+	// Most are given in an order in which they can finish: as long as they do, nothing is copied.
+	n := 0
+	for ; n < len(waiting) && !waiting[n].excluded && waiting[n].canFinish(); n++ {
+		waiting[n].Node.Release(waiting[n].Held)
+		if until != nil && until.canFinish() {
+			return waiting[: n+1 : n+1], waiting[n+1:], true
+		}
+	}
+	done, waiting = waiting[:n:n], waiting[n:]
 	for {
 		var still []*Claim
 		for i, c := range waiting {
