@@ -90,7 +90,7 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 	if compared == noted || noted == 0 {
 		t.Errorf("%d of %d answers have a note: these worlds are too much alike", noted, compared)
 	}
-	if reserved*10 < compared {
+	if reserved*20 < compared {
 		t.Errorf("only %d of %d answers are about queues with a reservation for a stage that waits", reserved, compared)
 	}
 }
