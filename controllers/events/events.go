@@ -220,6 +220,11 @@ func StageSuspended(stage string) Event {
 	return normal("StageSuspended", "Hold", "Stage %q released its quota: the JobSet is suspended", stage)
 }
 
+// StageClosed reports that a stage has released quota that another engine had reserved for it, because the stages before it have to run again.
+func StageClosed(stage string) Event {
+	return normal("StageClosed", "Hold", "Stage %q released its quota: stages that start before it have to run again", stage)
+}
+
 // StageReopened reports that a finished stage has to run again.
 func StageReopened(stage string) Event {
 	return normal("StageReopened", "Requeue", "Requeued stage %q, which must run again", stage)

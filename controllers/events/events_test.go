@@ -53,6 +53,7 @@ func all() []struct {
 		{"JobSet", events.GangBlocked(`3 of 4 pods of gang "train-trainer-0" have no node: 0/4 nodes are available; add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota`)},
 		{"JobSet", events.PriorityKept(`Label kueue.x-k8s.io/priority-class names WorkloadPriorityClass "urgent", which does not exist: the JobSet keeps priority 0; create the class or name another`)},
 		{"JobSet", events.StageSuspended("trainer")},
+		{"JobSet", events.StageClosed("trainer")},
 		{"JobSet", events.StageReopened("trainer")},
 		{"JobSet", events.Misconfigured("the JobSet names no LocalQueue: set the label kueue.x-k8s.io/queue-name")},
 		{"JobSet", events.CheckpointIgnored("metadata.annotations[tranche.dev/checkpointed-at]: 2026-01-02T16:04:05Z is in the future, and has no effect until then; write the time at which the work was saved")},

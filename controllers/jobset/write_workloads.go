@@ -119,11 +119,14 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 		status := releasedStatus(live, workload)
 		stage := workload.Labels[apis.StageLabel]
 		event := events.StageSuspended(stage)
-		if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
+		switch {
+		case quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
 			event = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
 			if jobsetstate.GrowthNumber(workload) > 0 {
 				event = events.GrowthRequeued(stage, workloadstatus.EvictionOf(workload).Message)
 			}
+		case !jobsetstate.IsSuspendedByUser(live.JobSet):
+			event = events.StageClosed(stage)
 		}
 		written, err := r.writer.Admission(ctx, workload, status)
 		if err != nil {
@@ -136,7 +139,8 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 	return nil
 }
 
-// releasedStatus returns the status of a quota Workload that releases its quota because it is evicted, or because its JobSet is suspended.
+// releasedStatus returns the status of a quota Workload that releases its quota because it is evicted, because its JobSet is suspended, or because its stage
+// must not start.
 func releasedStatus(s *jobsetstate.Snapshot, workload *kueue.Workload) kueue.WorkloadStatus {
 	switch {
 	case s.OtherEngine:

@@ -352,14 +352,11 @@ func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 	if !isClosed(w) || said == nil || isGatedByOthers(w) {
 		return nil
 	}
-	reason := kueue.WorkloadAdmissionGated
-	if slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate) {
-		reason = kueue.WorkloadOnHold
-	}
-	if said.Reason == reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
+	wait := outOfQueue(w)
+	if said.Reason == wait.Reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
 		return nil
 	}
-	return &Step{Status: new(Pending(w, bothReasons(reason, "Not in the queue: "+quotaworkload.GateMessage(w)), now))}
+	return &Step{Status: new(Pending(w, wait, now))}
 }
 
 // requeued returns a Workload to the queue. The reason is one of Reactivated, BackoffFinished, ClusterQueueRestarted and LocalQueueRestarted.

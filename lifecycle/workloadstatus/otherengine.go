@@ -1,7 +1,6 @@
 package workloadstatus
 
 import (
-	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,15 +19,18 @@ func Barred(workload *kueue.Workload, bar metav1.Condition, now time.Time) kueue
 	return s.status
 }
 
-// Cleared returns the status of a quota Workload whose pods have terminated after its eviction, or after its user has suspended its JobSet. Only
-// after a preemption or a failure of nodes does it queue again at once: the other engine requeues it after every other eviction. Gates that keep
+// Cleared returns the status of a quota Workload whose pods have terminated after its eviction, or after its user has suspended its JobSet, or that is reserved
+// for a stage that must not start. Only after a preemption or a failure of nodes does it queue again at once: the other engine requeues it after every other eviction. Gates that keep
 // it out of the queue stay.
 func Cleared(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	s := newStatusBuilder(workload, now)
 	evicted := quotaworkload.FindTrue(workload, kueue.WorkloadEvicted)
-	message := cmp.Or(evicted, &metav1.Condition{Message: "The JobSet is suspended by its user: set spec.suspend to false to queue again"}).Message
-	s.release(pendingEvaluation(message))
-	if evicted == nil || quotaworkload.IsBarred(workload) {
+	if evicted == nil {
+		s.release(outOfQueue(workload))
+		return s.status
+	}
+	s.release(pendingEvaluation(evicted.Message))
+	if quotaworkload.IsBarred(workload) {
 		return s.status
 	}
 	requeued := metav1.ConditionFalse

@@ -21,13 +21,16 @@ func TestCleared(t *testing.T) {
 		evicted string
 		bar     []string
 		want    string
+		// why is the reason and the message of QuotaReserved.
+		why string
 	}{
-		"preempted":            {kueue.WorkloadEvictedByPreemption, nil, "True Preempted"},
-		"nodes failed":         {kueue.WorkloadEvictedDueToNodeFailures, nil, "True NodeFailures"},
-		"retried":              {kueue.WorkloadEvictedByAdmissionCheck, nil, "False AdmissionCheck"},
-		"not ready":            {kueue.WorkloadEvictedByPodsReadyTimeout, nil, "False PodsReadyTimeout"},
-		"preempted, but gated": {kueue.WorkloadEvictedByPreemption, []string{apis.StageGate}, "False AdmissionGated:stage"},
-		"suspended":            {"", []string{apis.SuspendedGate}, "False AdmissionGated:suspended"},
+		"preempted":            {kueue.WorkloadEvictedByPreemption, nil, "True Preempted", "Pending: why"},
+		"nodes failed":         {kueue.WorkloadEvictedDueToNodeFailures, nil, "True NodeFailures", "Pending: why"},
+		"retried":              {kueue.WorkloadEvictedByAdmissionCheck, nil, "False AdmissionCheck", "Pending: why"},
+		"not ready":            {kueue.WorkloadEvictedByPodsReadyTimeout, nil, "False PodsReadyTimeout", "Pending: why"},
+		"preempted, but gated": {kueue.WorkloadEvictedByPreemption, []string{apis.StageGate}, "False AdmissionGated:stage", "Pending: why"},
+		"suspended":            {"", []string{apis.SuspendedGate}, "False AdmissionGated:suspended", "OnHold: Not in the queue: the JobSet is suspended by its user"},
+		"must not start":       {"", []string{apis.StageGate}, "False AdmissionGated:stage", "AdmissionGated: Not in the queue: the stage waits for earlier stages of its JobSet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -46,6 +49,9 @@ func TestCleared(t *testing.T) {
 			requeued := apimeta.FindStatusCondition(got.Conditions, kueue.WorkloadRequeued)
 			if requeued == nil || string(requeued.Status)+" "+requeued.Reason != c.want {
 				t.Errorf("Requeued is %+v, want %s", requeued, c.want)
+			}
+			if reserved := apimeta.FindStatusCondition(got.Conditions, kueue.WorkloadQuotaReserved); reserved.Reason+": "+reserved.Message != c.why {
+				t.Errorf("QuotaReserved is %+v, want %s", reserved, c.why)
 			}
 			if got.Admission != nil || apimeta.IsStatusConditionTrue(got.Conditions, kueue.WorkloadQuotaReserved) || apimeta.IsStatusConditionTrue(got.Conditions, kueue.WorkloadAdmitted) {
 				t.Errorf("it still holds quota: %+v", got)

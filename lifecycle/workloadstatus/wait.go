@@ -23,6 +23,15 @@ func bothReasons(reason, message string) quotaworkload.Wait {
 	return quotaworkload.Wait{Reason: reason, KueueReason: reason, Message: message}
 }
 
+// outOfQueue returns the Wait of a quota Workload that a gate of Tranche keeps out of the queue.
+func outOfQueue(w *kueue.Workload) quotaworkload.Wait {
+	reason := kueue.WorkloadAdmissionGated
+	if slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate) {
+		reason = kueue.WorkloadOnHold
+	}
+	return bothReasons(reason, "Not in the queue: "+quotaworkload.GateMessage(w))
+}
+
 // wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue writes it with default feature gates, and
 // WaitingCondition if that has more details.
 func (s *statusBuilder) wait(w quotaworkload.Wait) {

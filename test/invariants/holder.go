@@ -102,7 +102,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 		h.note(w, now)
 	case h.isHolding():
 		if !isGone && now.earliest == now.latest && !h.evicted && !mayGiveBack(w) {
-			a.report(now, h, "I4: no longer holds quota, and was neither evicted nor finished nor suspended")
+			a.report(now, h, "I4: no longer holds quota, and was neither evicted nor finished nor suspended nor gated")
 		}
 		h.release(now)
 	}
@@ -182,7 +182,7 @@ func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
 func mayGiveBack(w *kueue.Workload) bool {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	return isTrue(w.Status.Conditions, kueue.WorkloadEvicted) || isTrue(w.Status.Conditions, kueue.WorkloadFinished) ||
-		reserved != nil && reserved.Reason == kueue.WorkloadOnHold
+		reserved != nil && (reserved.Reason == kueue.WorkloadOnHold || reserved.Reason == kueue.WorkloadAdmissionGated)
 }
 
 // usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths.
