@@ -294,8 +294,10 @@ func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 		p.awake.Drop(c)
 		c.isAwake = false
 	}
+	if c.offered == nil { // else those before it wait for something else
+		p.forget(c)
+	}
 	c.offered = nil
-	p.forget(c)
 	p.sleep(c, waits)
 	return c.tell()
 }

@@ -77,7 +77,7 @@ func WakeIfLater(m *model.Model, g *model.CohortTree) bool {
 		if d.Earliest.Equal(never) || d.WokenIn == m.ChargeEpoch || len(g.Parked[q.DueTopic]) == 0 {
 			continue
 		}
-		if start, _ := Start(m, q); start.After(d.Earliest) {
+		if start, _ := Start(m, q); start.After(d.Earliest) && start.After(m.Now) { // what is overdue ends now, whenever that is
 			d.Earliest, d.WokenIn = start, m.ChargeEpoch // once: a preemptor may see another start than others
 			m.Schedule.WakeTopic(g, q.DueTopic)
 			woken = true

@@ -58,9 +58,23 @@ func noteUse(m *model.Model, q *model.ClusterQueue) {
 		}
 		return true
 	})
-	if awaitedLent && !d.AwaitsLent || q.Node.KeepsAny(d.Need) {
+	before := d.Shared
+	d.Shared = sharedReservation(q)
+	if awaitedLent && !d.AwaitsLent || len(before.Without(d.Shared)) > 0 {
 		m.Schedule.WakeTopic(q.CohortTree, q.DueTopic)
 	}
+}
+
+// sharedReservation returns how much of what others may use the reservation of a ClusterQueue needs, where they may not use all of its quota.
+func sharedReservation(q *model.ClusterQueue) quota.Usage {
+	if !q.Node.KeepsAny(q.Due.Need) {
+		return nil
+	}
+	var shared quota.Usage
+	for _, c := range Reservation(q) {
+		shared.Add(c.ID, q.Node.PassedOn(c.ID, c.Amount))
+	}
+	return shared
 }
 
 // toggle puts a ClusterQueue in an ordered list, or removes it from that.

@@ -59,8 +59,8 @@ type Candidate struct {
 	// DueAt is when the stage is due, and reserves is true if quota is reserved for the first due stage of its ClusterQueue; IsDue is true if it is that one.
 	DueAt           time.Time
 	reserves, IsDue bool
-	// delays is true if it would delay a due stage.
-	delays bool
+	// delays is true if it would delay a due stage, and delaysOtherwise if it would if it borrowed nothing, so that reservations of others yield.
+	delays, delaysOtherwise bool
 	// searched is the last search for victims.
 	searched *search
 	// RetryAt is when the next stage that it may preempt has run for its minimum runtime. It is zero if there is none.

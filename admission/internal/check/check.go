@@ -52,6 +52,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		return nil
 	}
 	l.retryAt(again.RetryAt)
+	l.delaysOtherwise = again.delays
 	return refusal
 }
 

@@ -26,6 +26,9 @@ func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
 // Delays reports whether a candidate was refused because it would delay a due stage.
 func (l *Candidate) Delays() bool { return l.delays }
 
+// MayPassWithShorterLimit reports whether a candidate was refused because it would delay a due stage, in the one way or the other of Check.
+func (l *Candidate) MayPassWithShorterLimit() bool { return l.delays || l.delaysOtherwise }
+
 // setDue notes when the stage of a candidate is due, if its ClusterQueue reserves quota. Of a co-admission group all members have to be due, so that IsDue means
 // that one may be.
 func setDue(ck *Checker, l *Candidate) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // A Cycle runs scheduling cycles.
@@ -116,6 +117,9 @@ func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue) {
 		l := cy.check.Candidate(head.Member)
 		cy.m.Checked++
 		switch refusal := cy.check.Check(l); {
+		case refusal != nil && !head.IsFirst() && q.Strategy == queue.BestEffort:
+			q.PendingQueue.OfferFirst(head) // what was offered instead passes no longer
+			continue
 		case refusal != nil:
 			cy.refuse(l, refusal)
 			continue

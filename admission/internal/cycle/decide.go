@@ -44,10 +44,8 @@ func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal) {
 	switch {
 	case l.GroupCandidate != nil:
 		cy.parkTogether(l)
-	case !l.Stage.Element.IsFirst() && l.Queue.Strategy == queue.BestEffort:
-		l.Queue.PendingQueue.OfferFirst(l.Stage.Element) // what was offered instead passes no longer
-	case cy.noteDue(l, refusal):
-	case l.Delays() && l.Queue.Strategy == queue.BestEffort && l.Stage.Element.Shortest().HasShorterLimit(l.Stage.Element):
+	case l.Stage.Element.IsFirst() && cy.noteDue(l, refusal):
+	case l.MayPassWithShorterLimit() && l.Queue.Strategy == queue.BestEffort && l.Stage.Element.Shortest().HasShorterLimit(l.Stage.Element):
 		refuseLimit(cy, l, refusal)
 	default:
 		cy.park(l, refusal, refusal)

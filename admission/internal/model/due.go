@@ -22,6 +22,8 @@ type Due struct {
 	Need quota.Usage
 	// AwaitsLent and Reserves are kept by package backfill: if it waits only for lent quota, and if its ClusterQueue is one of ReservingQueues.
 	AwaitsLent, Reserves bool
+	// Shared is the part of the reservation that needs what other ClusterQueues may use, when that was last compared.
+	Shared quota.Usage
 	// Earliest is the earliest Start for which stages may have been refused that wait on DueTopic, and WokenIn the ChargeEpoch in which it was set for them.
 	Earliest time.Time
 	WokenIn  uint64
