@@ -18,7 +18,9 @@ func (t *limited[M, S, T]) Precedes(other *limited[M, S, T]) bool {
 func (t *limited[M, S, T]) Place() *int { return &t.limitIndex }
 
 // HasShorterLimit reports whether a stage has a shorter limit than another one.
-func (t *Element[M, S, T]) HasShorterLimit(other *Element[M, S, T]) bool { return t.limit < other.limit }
+func (t *Element[M, S, T]) HasShorterLimit(other *Element[M, S, T]) bool {
+	return t.limit < other.limit
+}
 
 // Shortest returns the first of the stages with the shape of a stage that have the shortest limit of all.
 func (t *Element[M, S, T]) Shortest() *Element[M, S, T] {

@@ -53,7 +53,7 @@ func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 func place(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 	g := q.CohortTree
 	q.Due = due
-	due.Earliest = never
+	due.Earliest = never()
 	m.ChargeEpoch++
 	noteUse(m, q)
 	at, _ := slices.BinarySearchFunc(g.DueQueues, q, compareQueues)

@@ -65,8 +65,8 @@ func Start(m *model.Model, q *model.ClusterQueue) (start time.Time, ok bool) {
 	return d.Start, !d.Start.IsZero()
 }
 
-// never is Earliest if no stage was refused for any start.
-var never = time.Unix(1<<60, 0)
+// never returns Earliest if no stage was refused for any start.
+func never() time.Time { return time.Unix(1<<60, 0) }
 
 // WakeIfLater wakes the stages of a cohort tree that would delay a due stage which starts later than when they were refused, since others have been admitted: they
 // may end before it starts now. It reports whether there are any.
@@ -74,7 +74,7 @@ func WakeIfLater(m *model.Model, g *model.CohortTree) bool {
 	woken := false
 	for _, q := range g.DueQueues {
 		d := q.Due
-		if d.Earliest.Equal(never) || d.WokenIn == m.ChargeEpoch || len(g.Parked[q.DueTopic]) == 0 {
+		if d.Earliest.Equal(never()) || d.WokenIn == m.ChargeEpoch || len(g.Parked[q.DueTopic]) == 0 {
 			continue
 		}
 		if start, _ := Start(m, q); start.After(d.Earliest) && start.After(m.Now) { // what is overdue ends now, whenever that is
