@@ -26,7 +26,8 @@ func Cleared(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	s := newStatusBuilder(workload, now)
 	evicted := quotaworkload.FindTrue(workload, kueue.WorkloadEvicted)
 	if evicted == nil {
-		s.release(outOfQueue(workload))
+		// With the reason of a gate Kueue would not queue it again when the gate is removed.
+		s.release(pendingEvaluation(outOfQueue(workload).Message))
 		return s.status
 	}
 	s.release(pendingEvaluation(evicted.Message))

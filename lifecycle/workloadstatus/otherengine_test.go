@@ -29,8 +29,8 @@ func TestCleared(t *testing.T) {
 		"retried":              {kueue.WorkloadEvictedByAdmissionCheck, nil, "False AdmissionCheck", "Pending: why"},
 		"not ready":            {kueue.WorkloadEvictedByPodsReadyTimeout, nil, "False PodsReadyTimeout", "Pending: why"},
 		"preempted, but gated": {kueue.WorkloadEvictedByPreemption, []string{apis.StageGate}, "False AdmissionGated:stage", "Pending: why"},
-		"suspended":            {"", []string{apis.SuspendedGate}, "False AdmissionGated:suspended", "OnHold: Not in the queue: the JobSet is suspended by its user"},
-		"must not start":       {"", []string{apis.StageGate}, "False AdmissionGated:stage", "AdmissionGated: Not in the queue: the stage waits for earlier stages of its JobSet"},
+		"suspended":            {"", []string{apis.SuspendedGate}, "False AdmissionGated:suspended", "Pending: Not in the queue: the JobSet is suspended by its user"},
+		"must not start":       {"", []string{apis.StageGate}, "False AdmissionGated:stage", "Pending: Not in the queue: the stage waits for earlier stages of its JobSet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

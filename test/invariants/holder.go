@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -182,7 +183,7 @@ func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
 func mayGiveBack(w *kueue.Workload) bool {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	return isTrue(w.Status.Conditions, kueue.WorkloadEvicted) || isTrue(w.Status.Conditions, kueue.WorkloadFinished) ||
-		reserved != nil && (reserved.Reason == kueue.WorkloadOnHold || reserved.Reason == kueue.WorkloadAdmissionGated)
+		reserved != nil && reserved.Reason == kueue.WorkloadOnHold || len(quotaworkload.Gates(w)) > 0
 }
 
 // usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths.
