@@ -35,6 +35,7 @@ func BenchmarkTogether(b *testing.B) {
 				c.addBundle(stages, 100)
 			}
 			c.addLone(1)
+			c.decide()
 			c.turnOver(b, 1)
 		})
 		// All stages of 100 groups run. Each operation ends those of one group, admits the next one, and creates a new one.
