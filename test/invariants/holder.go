@@ -183,7 +183,7 @@ func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
 func mayGiveBack(w *kueue.Workload) bool {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	return isTrue(w.Status.Conditions, kueue.WorkloadEvicted) || isTrue(w.Status.Conditions, kueue.WorkloadFinished) ||
-		reserved != nil && reserved.Reason == kueue.WorkloadOnHold || len(quotaworkload.Gates(w)) > 0
+		reserved != nil && reserved.Reason == kueue.WorkloadOnHold || quotaworkload.IsBarred(w)
 }
 
 // usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths.
