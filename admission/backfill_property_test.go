@@ -19,6 +19,8 @@ type stream struct {
 	submitted int
 	// gangs are the members of the co-admission group that is the large stage, or none.
 	gangs []string
+	// stepped, unless it is nil, is called after each step.
+	stepped func(*rapid.T)
 }
 
 // dueAfter is how long the stages of a stream wait before they are due, in seconds.
@@ -133,6 +135,9 @@ func (s *stream) step(t *rapid.T) {
 	}
 	s.decide(t)
 	s.endLimits(t)
+	if s.stepped != nil {
+		s.stepped(t)
+	}
 }
 
 // endLimits ends the stages whose execution time has expired.

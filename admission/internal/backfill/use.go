@@ -61,17 +61,24 @@ func noteUse(m *model.Model, q *model.ClusterQueue) {
 	before := d.Shared
 	d.Shared = sharedReservation(q)
 	if awaitedLent && !d.AwaitsLent || len(before.Without(d.Shared)) > 0 {
-		m.Schedule.WakeTopic(q.CohortTree, q.DueTopic)
+		for _, other := range d.Queues {
+			m.Schedule.WakeTopic(other.CohortTree, other.DueTopic)
+		}
 	}
 }
 
-// sharedReservation returns how much of what others may use the reservation of a ClusterQueue needs, where they may not use all of its quota.
+// sharedReservation returns how much of what others may use the reservation of a ClusterQueue needs, where they may not use all of its quota. For a co-admission
+// group it is how much the group needs: its members start together, so that those of other ClusterQueues may start earlier if it is less.
 func sharedReservation(q *model.ClusterQueue) quota.Usage {
 	if !q.Node.KeepsAny(q.Due.Need) {
 		return nil
 	}
 	var shared quota.Usage
-	for _, c := range Reservation(q) {
+	needed := q.Due.Need
+	if len(q.Due.Queues) < 2 {
+		needed = Reservation(q)
+	}
+	for _, c := range needed {
 		shared.Add(c.ID, q.Node.PassedOn(c.ID, c.Amount))
 	}
 	return shared

@@ -52,8 +52,20 @@ func (ck *Checker) find(l *Candidate, usage quota.Usage) preempt.Result {
 	if l.searched == nil || !l.searched.usage.Equal(usage) {
 		l.searched = &search{usage, ck.m.Finder.Find(ck.request(l, usage))}
 		l.retryAt(l.searched.result.RetryAt)
+		if l.searched.result.Outcome == preempt.PeakTooLarge {
+			l.waitForPeaks(ck.peaksWith(l, usage))
+		}
 	}
 	return l.searched.result
+}
+
+// waitForPeaks makes a stage wait for all that its JobSet may come to hold, which may be of other resources than those that the stage lacks.
+func (l *Candidate) waitForPeaks(peaks []quota.Usage) {
+	for _, peak := range peaks {
+		for _, c := range peak {
+			l.WaitFor(c.ID, c.Amount)
+		}
+	}
 }
 
 // retryAt notes when other stages may be preempted that have not run for their minimum runtime, if they are among the first.

@@ -74,7 +74,7 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	}
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
 	ck.waitForPart(l)
-	l.waitForBorrowers()
+	waitForBorrowers(ck, l)
 	ck.suspectDeadlock(l)
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal
@@ -85,11 +85,31 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	return &decision.Refusal{Check: QuotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
 }
 
-// waitForBorrowers makes a stage that may reclaim quota wait until other ClusterQueues borrow more. Only a ClusterQueue that borrows yields, and with fair
-// sharing only one whose share is high enough.
-func (l *Candidate) waitForBorrowers() {
-	if queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) && l.Queue.Node.Parent() != nil {
-		l.wait(model.OthersBorrow, 0)
+// waitForBorrowers makes a stage that may reclaim quota wait until others borrow more, or its own ClusterQueue borrows less. Only a ClusterQueue that borrows
+// yields, and with fair sharing only one whose share is high enough.
+func waitForBorrowers(ck *Checker, l *Candidate) {
+	node := l.Queue.Node
+	if !queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) || node.Parent() == nil {
+		return
+	}
+	l.wait(model.OthersBorrow, 0)
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		for _, c := range choice.Usage(l.Items) {
+			if node.Borrows(c.ID, c.Amount) {
+				l.wait(c.ID, anyNews)
+			}
+		}
+	}
+	if !ck.m.Config.FairSharing {
+		return
+	}
+	for id := range quota.ID(ck.m.Tree.Index.Len()) {
+		for n := node; n.Parent() != nil; n = n.Parent() {
+			if n.Borrows(id, 0) { // part of its share
+				l.wait(id, anyNews)
+				break
+			}
+		}
 	}
 }
 

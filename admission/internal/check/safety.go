@@ -73,7 +73,7 @@ func stateStaysSafe(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	l.Effect, l.awaitsQuota = BlocksOthers, true
 	ck.WaitForOtherChoices(l)
-	l.waitForBorrowers() // for all that has to be free at once
+	waitForBorrowers(ck, l) // for all that has to be free at once
 	return refusal
 }
 
