@@ -6,11 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
+	jobset "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/replay"
 	"github.com/tranche-dev/tranche/simulator/trace"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -25,7 +31,7 @@ const seed = 1
 type policy struct {
 	// name is what ParseVariant reads, and title what the document calls it.
 	name, title string
-	// change changes the queues or the configuration where --policy has no word for it. It may be nil.
+	// change changes the queues or the configuration further, where --policy has no word for it. It may be nil.
 	change func(*snapshot.Snapshot)
 }
 
@@ -37,7 +43,27 @@ func policies() []policy {
 		{name: "Staged+NoReservation", title: "staged"},
 		{name: "Staged+Reservation", title: "staged, reservation"},
 		{name: "Staged+StrictFIFO", title: "staged, StrictFIFO"},
+		{name: "Staged+Reservation", title: "staged, reservation, large first", change: func(s *snapshot.Snapshot) { s.PriorityClasses = classes(1) }},
 	}
+}
+
+// large is the name of a WorkloadPriorityClass, and of how many GPUs JobSets have to ask for at once to be in it.
+const (
+	large     = "large"
+	largeGPUs = 65
+)
+
+// classes returns the WorkloadPriorityClass of large JobSets. All others have priority 0.
+func classes(priority int32) []*kueue.WorkloadPriorityClass {
+	return []*kueue.WorkloadPriorityClass{{ObjectMeta: metav1.ObjectMeta{Name: large, UID: large}, Value: priority}}
+}
+
+// isLarge reports whether a stage of a JobSet needs the GPUs of a large one.
+func isLarge(js *jobset.JobSet) bool {
+	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(job jobset.ReplicatedJob) bool {
+		requests := job.Template.Spec.Template.Spec.Containers[0].Resources.Requests
+		return int64(*job.Template.Spec.Parallelism)*requests.Name(mixed.GPU, resource.DecimalSI).Value() >= largeGPUs
+	})
 }
 
 // variants returns the policies for a replay.
@@ -49,8 +75,11 @@ func variants(t *testing.T) []trace.Variant {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.change != nil {
-			v.Change = p.change
+		if settings := v.Change; p.change != nil {
+			v.Change = func(s *snapshot.Snapshot) {
+				settings(s)
+				p.change(s)
+			}
 		}
 		v.Name = p.title
 		all = append(all, v)
@@ -65,9 +94,14 @@ func study(t *testing.T) *trace.Report {
 	submissions := shape.Draw(seed)
 	var arrivals []*replay.Arrival
 	for i := range submissions {
+		if js := submissions[i].JobSet; isLarge(js) {
+			js.Labels[apis.PriorityClassLabel] = large
+		}
 		arrivals = append(arrivals, submissions[i].Arrival())
 	}
-	report, err := trace.Replay(arrivals, shape.Queues(), mixed.GPU, variants(t)...)
+	queues := shape.Queues()
+	queues.PriorityClasses = classes(0)
+	report, err := trace.Replay(arrivals, queues, mixed.GPU, variants(t)...)
 	if err != nil {
 		t.Fatal(err)
 	}
