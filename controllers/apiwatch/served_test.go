@@ -13,24 +13,32 @@ import (
 
 const version = "scheduling.x-k8s.io/v1alpha1"
 
-// A server serves these resources of the one version; nil means that it does not serve the version, isMute that it does not answer.
+// A server serves these resources of the one version; nil means that it does not serve the version, isStale that it does not know whether it does, and isMute
+// that it does not answer.
 type server struct {
-	names  []string
-	isMute bool
+	names           []string
+	isStale, isMute bool
 }
 
-func (s *server) ServerResourcesForGroupVersion(asked string) (*metav1.APIResourceList, error) {
+//nolint:revive // as client-go has it
+func (s *server) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
 	if s.isMute {
-		return nil, errors.New("no answer")
+		return nil, nil, nil, errors.New("no answer")
 	}
-	if s.names == nil || asked != version {
-		return nil, apierrors.NewNotFound(schema.GroupResource{}, asked)
+	all, failed := map[schema.GroupVersion]*metav1.APIResourceList{}, map[schema.GroupVersion]error{}
+	gv, err := schema.ParseGroupVersion(version)
+	switch {
+	case err != nil:
+		return nil, nil, nil, err
+	case s.isStale:
+		failed[gv] = errors.New("stale")
+	case s.names != nil:
+		all[gv] = &metav1.APIResourceList{}
+		for _, name := range s.names {
+			all[gv].APIResources = append(all[gv].APIResources, metav1.APIResource{Name: name})
+		}
 	}
-	list := &metav1.APIResourceList{}
-	for _, name := range s.names {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
-	}
-	return list, nil
+	return nil, all, failed, nil
 }
 
 // TestCheck: only a difference that is the same in two checks counts as a change.
@@ -38,7 +46,7 @@ func TestCheck(t *testing.T) {
 	const starts = "the API server serves other resources than when the manager started; the manager exits, and watches them after its restart: " + version
 	none, quotas, both := server{}, server{names: []string{"elasticquotas"}}, server{names: []string{"podgroups", "elasticquotas"}}
 	turned := server{names: []string{"elasticquotas", "podgroups"}}
-	mute := server{isMute: true}
+	mute, stale := server{isMute: true}, server{isStale: true}
 	cases := map[string]struct {
 		servers []server
 		want    string
@@ -51,6 +59,7 @@ func TestCheck(t *testing.T) {
 		"installed one by one":      {servers: []server{none, quotas, both}},
 		"all of it, one by one":     {servers: []server{none, quotas, both, both}, want: starts + " now has elasticquotas, podgroups, and had nothing"},
 		"does not answer":           {servers: []server{both, mute, mute, mute}},
+		"does not know":             {servers: []server{both, stale, stale, stale}},
 		"does not answer meanwhile": {servers: []server{both, none, mute, none}, want: starts + " now has nothing, and had elasticquotas, podgroups"},
 	}
 	for name, c := range cases {
@@ -83,6 +92,10 @@ func TestFailedRequestIsNotRemembered(t *testing.T) {
 	w := apiwatch.New(s)
 	if _, err := w.ServerResourcesForGroupVersion(version); err == nil {
 		t.Error("no error where there is no answer")
+	}
+	*s = server{isStale: true}
+	if _, err := w.ServerResourcesForGroupVersion(version); err == nil {
+		t.Error("no error where the version is not known")
 	}
 	*s = server{}
 	for range 2 {

@@ -5,6 +5,7 @@ package apiwatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,10 +23,15 @@ import (
 // every is the time between two checks.
 const every = 10 * time.Second
 
-// A Lister lists the resources that an API server serves. client-go's discovery clients implement it.
+// A Lister lists the resources that an API server serves.
 type Lister interface {
 	// ServerResourcesForGroupVersion lists the resources of a version, or returns a NotFound error.
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// A Discovery lists all resources that an API server serves, and why some versions are not known. client-go's discovery clients implement it, with two requests.
+type Discovery interface {
+	GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error)
 }
 
 // Serves reports whether the API server serves a resource of this kind in a version.
@@ -41,36 +48,78 @@ func Serves(lister Lister, groupVersion string, isOfKind func(metav1.APIResource
 
 // Watcher is a Lister that remembers its answers, and checks whether they still hold. It is safe for concurrent use.
 type Watcher struct {
-	lister Lister
+	discovery Discovery
 
 	mu sync.Mutex
+	// known is what the API server served when it was first asked.
+	known *served
 	// first is the first answer for each version, and last the different answer of the last check, if there was one.
 	first, last map[string]string
 }
 
 // New returns a Watcher without answers.
-func New(lister Lister) *Watcher {
-	return &Watcher{lister: lister, first: map[string]string{}, last: map[string]string{}}
+func New(d Discovery) *Watcher {
+	return &Watcher{discovery: d, first: map[string]string{}, last: map[string]string{}}
+}
+
+// served is what an API server serves.
+type served struct {
+	resources map[schema.GroupVersion]*metav1.APIResourceList
+	failed    map[schema.GroupVersion]error
+}
+
+func (w *Watcher) ask() (*served, error) {
+	_, resources, failed, err := w.discovery.GroupsAndMaybeResources()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask the API server for its resources: %w", err)
+	case resources == nil:
+		return nil, errors.New("ask the API server for its resources: it does not serve aggregated discovery, which Kubernetes does since 1.27: update it")
+	}
+	return &served{resources, failed}, nil
+}
+
+// list returns the resources of a version, or a NotFound error.
+func (s *served) list(version string) (*metav1.APIResourceList, error) {
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return nil, fmt.Errorf("read the version %q: %w", version, err)
+	}
+	if err := s.failed[gv]; err != nil {
+		return nil, fmt.Errorf("the API server does not know %s at the moment: %w", version, err)
+	}
+	if list := s.resources[gv]; list != nil {
+		return list, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: gv.Group}, gv.Version)
 }
 
 // SetupWithManager returns a Watcher of the manager's API server. The manager ends with an error when its answers have changed.
 func SetupWithManager(mgr ctrl.Manager) (*Watcher, error) {
-	lister, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	w := New(lister)
+	w := New(client)
 	return w, mgr.Add(w)
 }
 
 // ServerResourcesForGroupVersion implements Lister.
 func (w *Watcher) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
-	list, err := w.lister.ServerResourcesForGroupVersion(groupVersion)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.known == nil {
+		known, err := w.ask()
+		if err != nil {
+			return nil, err
+		}
+		w.known = known
+	}
+	list, err := w.known.list(groupVersion)
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.known = nil
+		return nil, err
+	}
 	if _, asked := w.first[groupVersion]; !asked {
 		w.first[groupVersion] = answerOf(list)
 	}
@@ -108,9 +157,13 @@ func (w *Watcher) NeedLeaderElection() bool { return false }
 func (w *Watcher) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	current, err := w.ask()
+	if err != nil {
+		return nil // the next check asks again
+	}
 	var changes []string
 	for version, first := range w.first {
-		list, err := w.lister.ServerResourcesForGroupVersion(version)
+		list, err := current.list(version)
 		if err != nil && !apierrors.IsNotFound(err) {
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 // to write up to the maximum, which limits the load on the API server.
 const (
 	statusDelay    = time.Second
-	maxStatusDelay = 10 * time.Second
+	maxStatusDelay = 30 * time.Second
 )
 
 // Changes is a source of requests for the one controller that writes the status of a kind: one request for each object whose status may

@@ -24,7 +24,7 @@ func TestDebouncer(t *testing.T) {
 	}{
 		"one change is written after a while":            {reports: []float64{0}, want: []int{1}},
 		"all changes of that while make one write":       {reports: []float64{0, 0, 0}, want: []int{1}},
-		"continual changes are written less often":       {reports: always(26.1), want: []int{1, 3, 7, 15, 25, 27}},
+		"continual changes are written less often":       {reports: always(70.1), want: []int{1, 3, 7, 15, 31, 61, 71}},
 		"when they stop the last is written":             {reports: always(8.1), want: []int{1, 3, 7, 9}},
 		"rare changes are each written":                  {reports: []float64{0, 4.5, 9.5}, want: []int{1, 5, 10}},
 		"after a pause the delay is the first one again": {reports: append(always(8.1), 30, 30.2), want: []int{1, 3, 7, 9, 31}},

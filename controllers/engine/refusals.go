@@ -23,6 +23,8 @@ const (
 
 	refusalsPerSecond = 50
 	refusalBurst      = 50
+	// refusalsForOther is by how many fewer refusals are written for each other decision: an admission lets the API server do more than one write.
+	refusalsForOther = 2
 	// fewestRefusals is how many refusals are written in a second although other decisions are.
 	fewestRefusals = 1
 	// spendingWindow is the time over which the rate of other decisions is averaged, in seconds.
@@ -167,5 +169,5 @@ func (b *budget) decay(now time.Time) {
 }
 
 func (b *budget) limit() rate.Limit {
-	return rate.Limit(max(refusalsPerSecond-b.spent, fewestRefusals))
+	return rate.Limit(max(refusalsPerSecond-refusalsForOther*b.spent, fewestRefusals))
 }

@@ -115,8 +115,8 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	perSecond(20, time.Minute)
-	if got := b.limit(); got < 28 || got > 32 {
-		t.Errorf("limit() = %v with 20 admissions a second, want about 30", got)
+	if got := b.limit(); got < 8 || got > 12 {
+		t.Errorf("limit() = %v with 20 admissions a second, want about 10", got)
 	}
 	perSecond(200, time.Minute)
 	if got := b.limit(); got != fewestRefusals {

@@ -27,7 +27,7 @@ import (
 // The conditions of a quota Workload report that it is admitted, evicted or refused. The Events that repeat this are limited, so that not
 // every one of many at a time gets an Event.
 const (
-	eventsPerSecond = 2
+	eventsPerSecond = 1
 	eventBurst      = 50
 )
 

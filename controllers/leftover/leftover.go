@@ -119,11 +119,7 @@ func (s *sweeper) sweep(ctx context.Context) (left, wrote bool, err error) {
 
 // read finds the groups of pods that Kueue manages, and the Workloads of Kueue whose owner has finished or is gone.
 func (s *sweeper) read(ctx context.Context, since time.Time) (groups []*leftover.Group, finished []*kueue.Workload, err error) {
-	err = s.eachWorkload(ctx, func(workload *kueue.Workload) error {
-		kind, ok := leftover.Of(workload)
-		if !ok || !adoption.IsOlder(workload, since) {
-			return nil
-		}
+	err = s.eachOfKueue(ctx, since, func(workload *kueue.Workload, kind leftover.Kind) error {
 		if managed, err := s.manages(ctx, workload.Namespace); err != nil || !managed {
 			return err
 		}
@@ -145,15 +141,35 @@ func (s *sweeper) read(ctx context.Context, since time.Time) (groups []*leftover
 	return groups, finished, err
 }
 
-// eachWorkload calls a function for each Workload until it fails. It reads them in pages: there may be very many.
-func (s *sweeper) eachWorkload(ctx context.Context, visit func(*kueue.Workload) error) error {
+// eachOfKueue calls a function for each Workload that Kueue has made before the admission policies, until it fails. It reads all Workloads past the cache, in
+// pages, but only if the cache has one of these: there may be very many others.
+func (s *sweeper) eachOfKueue(ctx context.Context, since time.Time, visit func(*kueue.Workload, leftover.Kind) error) error {
+	kindOf := func(workload *kueue.Workload) (leftover.Kind, bool) {
+		kind, ok := leftover.Of(workload)
+		return kind, ok && adoption.IsOlder(workload, since)
+	}
+	var cached kueue.WorkloadList
+	if err := s.config.Client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Workloads of Kueue: %w", err)
+	}
+	hasAny := false
+	for i := 0; i < len(cached.Items) && !hasAny; i++ {
+		_, hasAny = kindOf(&cached.Items[i])
+	}
+	if !hasAny {
+		return nil
+	}
 	for next := ""; ; {
 		var page kueue.WorkloadList
 		if err := s.config.Live.List(ctx, &page, client.Limit(pageSize), client.Continue(next)); err != nil {
 			return fmt.Errorf("list Workloads of Kueue: %w", err)
 		}
 		for i := range page.Items {
-			if err := visit(&page.Items[i]); err != nil {
+			kind, ok := kindOf(&page.Items[i])
+			if !ok {
+				continue
+			}
+			if err := visit(&page.Items[i], kind); err != nil {
 				return err
 			}
 		}

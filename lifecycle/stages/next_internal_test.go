@@ -411,9 +411,12 @@ func render(w *Step) []string {
 		add("restore %s", x.Name)
 	}
 	for _, x := range w.Progress {
-		if x.Finished != nil {
+		switch {
+		case x.HasSucceeded && w.IsLast:
+			add("finish %s=%s, the last", x.Stage, x.Finished.Reason)
+		case x.Finished != nil:
 			add("finish %s=%s", x.Stage, x.Finished.Reason)
-		} else {
+		default:
 			add("ready %s=%s", x.Stage, x.Ready.Status)
 		}
 	}

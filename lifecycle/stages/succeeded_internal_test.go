@@ -26,7 +26,7 @@ func TestDesiredOfSucceededJobs(t *testing.T) {
 		},
 		"it is skipped when all others have succeeded": {
 			world: world{started: true, workloads: map[string]string{"init": "finished", "train": "admitted"}, jobs: map[string]string{"init": "held", "train": "complete"}},
-			want:  []string{"skip init-0", "finish train=Succeeded"},
+			want:  []string{"skip init-0", "finish train=Succeeded, the last"},
 		},
 		"it is skipped when the JobSet controller creates Jobs of an open stage only after it": {
 			world: world{started: true, workloads: map[string]string{"init": "finished", "train": "waiting"}, jobs: map[string]string{"init": "held"}},
@@ -65,12 +65,12 @@ func TestDesiredOfSucceededJobs(t *testing.T) {
 		"a satisfied success policy opens nothing": {
 			world:  world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "complete", "train": "held"}},
 			policy: &jobset.SuccessPolicy{Operator: jobset.OperatorAny},
-			want:   []string{"finish init=Succeeded"},
+			want:   []string{"finish init=Succeeded, the last"},
 		},
 		"nor does one that names its targets": {
 			world:  world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "complete", "train": "held"}},
 			policy: &jobset.SuccessPolicy{Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{"init"}},
-			want:   []string{"finish init=Succeeded"},
+			want:   []string{"finish init=Succeeded, the last"},
 		},
 		"and closes what waits": {
 			world:  world{started: true, ready: true, workloads: map[string]string{"init": "admitted", "train": "waiting"}, jobs: map[string]string{"init": "complete/running", "train": "held"}},

@@ -103,7 +103,7 @@ func waitForBorrowers(ck *Checker, l *Candidate) {
 	if !ck.m.Config.FairSharing {
 		return
 	}
-	for id := range quota.ID(ck.m.Tree.Index.Len()) {
+	for id := range quota.ID(ck.m.Tree.Index.Len()) { //nolint:gosec // there are few
 		for n := node; n.Parent() != nil; n = n.Parent() {
 			if n.Borrows(id, 0) { // part of its share
 				l.wait(id, anyNews)
