@@ -55,7 +55,7 @@ func (m *model) isInBetween() bool {
 	return false
 }
 
-// mayComeLate reports whether nothing is lost by a decision that is made only when all are checked again: a stage that fits evicts nobody, although it would
+// mayComeLate reports whether nothing is lost by a decision that is made only when all are checked again: a stage that fits evicts no other, although it would
 // delay a due stage. It may do so when others have taken what is free.
 func (m *model) mayComeLate(d admission.Decision) bool {
 	switch d := d.(type) {
