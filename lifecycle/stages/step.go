@@ -80,7 +80,7 @@ type Step struct {
 	EndedHolds []jobsetstatus.Hold
 	// Progress has the conditions PodsReady and Finished that differ.
 	Progress []ReportProgress
-	// IsLast is true if the JobSet has finished, or satisfies its success policy, so that the JobSet controller reports the end of all its stages.
+	// IsLast is true if the JobSet has succeeded, or satisfies its success policy, so that the JobSet controller reports the end of all its stages.
 	IsLast bool
 	// Reclaim has changes of reclaimable pods.
 	Reclaim []ReclaimPods
