@@ -174,10 +174,18 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 			return waiting[: n+1 : n+1], waiting[n+1:], true
 		}
 	}
-	done, waiting = waiting[:n:n], waiting[n:]
+	if n == len(waiting) {
+		return waiting[:n:n], nil, false
+	}
+	done = append(make([]*Claim, 0, len(waiting)), waiting[:n]...)
+	return finishInAnyOrder(done, slices.Clone(waiting[n:]), until)
+}
+
+// finishInAnyOrder is finish for claims of which the first ones are done, and the first of those left cannot finish yet. It changes both lists.
+func finishInAnyOrder(done, left []*Claim, until *Claim) (_, still []*Claim, ok bool) {
 	for {
-		var still []*Claim
-		for i, c := range waiting {
+		still = left[:0]
+		for i, c := range left {
 			switch {
 			case c.excluded:
 				continue
@@ -188,13 +196,13 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 			c.Node.Release(c.Held)
 			done = append(done, c)
 			if until != nil && until.canFinish() {
-				return done, append(still, waiting[i+1:]...), true
+				return done, append(still, left[i+1:]...), true
 			}
 		}
-		if len(still) == 0 || len(still) == len(waiting) {
+		if len(still) == 0 || len(still) == len(left) {
 			return done, still, false
 		}
-		waiting = still
+		left = still
 	}
 }
 

@@ -23,6 +23,8 @@ type Claim struct {
 	pool *pool
 	// needs are the peaks without what is held. Peaks that ask for at least as much as another one are left out.
 	needs []quota.Usage
+	// needIDs has the resources of each of the needs, in their order, as a key. See keys.
+	needIDs []string
 	// excluded is true if the claim does not count in the current question.
 	excluded bool
 }
@@ -53,6 +55,7 @@ func (c *Claim) prepare() {
 		c.needs = slices.DeleteFunc(c.needs, func(other quota.Usage) bool { return len(need.Without(other)) == 0 })
 		c.needs = append(c.needs, need)
 	}
+	c.needIDs = nil
 }
 
 // canFinish reports whether one of the peaks is available.

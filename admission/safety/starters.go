@@ -36,12 +36,9 @@ func (s starters) add(c *Claim) {
 	if c.Mode == Halted {
 		return
 	}
-	for _, need := range c.needs {
-		var ids []rune
-		for _, entry := range need {
-			ids = append(ids, rune(entry.ID))
-		}
-		key := starterKey{node: c.Node, ids: string(ids)}
+	keys := c.keys()
+	for i, need := range c.needs {
+		key := starterKey{node: c.Node, ids: keys[i]}
 		g := s[key]
 		if g == nil {
 			s[key] = &starterGroup{least: need.Clone(), needs: []quota.Usage{need}}
@@ -52,6 +49,20 @@ func (s starters) add(c *Claim) {
 		}
 		g.needs = append(g.needs, need)
 	}
+}
+
+// keys returns the resources of each of the needs, as parts of starterKeys. They are derived once: a search adds the same claims several times.
+func (c *Claim) keys() []string {
+	if c.needIDs == nil {
+		for _, need := range c.needs {
+			var ids []rune
+			for _, entry := range need {
+				ids = append(ids, rune(entry.ID))
+			}
+			c.needIDs = append(c.needIDs, string(ids))
+		}
+	}
+	return c.needIDs
 }
 
 // any reports whether one of the claims can finish.

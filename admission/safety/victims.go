@@ -175,7 +175,14 @@ func (v *victimSelection) beside(order []*Claim, starters starters, c *Claim) ([
 		return done, len(left) == 0
 	}
 	done, left, ok := tryToFinish(v.tree, order, c)
-	return slices.Concat(done, []*Claim{c}, left), ok
+	switch {
+	case !ok:
+		return nil, false
+	case len(done) == 0 || &done[0] == &order[0]: // no other order was necessary
+		return slices.Insert(order, len(done), c), true
+	default:
+		return slices.Concat(done, []*Claim{c}, left), true
+	}
 }
 
 // suffices reports whether the others can finish without some.
