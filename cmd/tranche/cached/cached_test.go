@@ -1,6 +1,8 @@
 package cached_test
 
 import (
+	"encoding/json"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -71,6 +73,64 @@ func TestTransform(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waiting returns a quota Workload as the API server stores it, with texts of its own.
+func waiting(t *testing.T, name string) *kueue.Workload {
+	t.Helper()
+	w := workload(name)
+	w.Labels = map[string]string{"tranche.dev/stage": name}
+	w.OwnerReferences = []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: name}}
+	w.Finalizers = []string{"tranche.dev/quota"}
+	w.Spec.QueueName, w.Spec.PriorityClassRef = "main", &kueue.PriorityClassRef{Group: "kueue.x-k8s.io", Kind: "WorkloadPriorityClass", Name: "low"}
+	w.Status.Conditions = []metav1.Condition{{Type: "QuotaReserved", Status: "False", Reason: "WaitingForQuota", Message: "waits for quota: 0 of 8 free"}}
+	w.Status.ResourceRequests = []kueue.PodSetRequest{{Name: "main", Resources: corev1.ResourceList{"cpu": resource.MustParse("8")}}}
+	data, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := &kueue.Workload{}
+	if err := json.Unmarshal(data, stored); err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+func TestTexts(t *testing.T) {
+	texts := func(w *kueue.Workload) map[string]*byte {
+		c, owner, class := &w.Status.Conditions[0], &w.OwnerReferences[0], w.Spec.PriorityClassRef
+		all := []string{
+			w.Namespace, string(w.Spec.QueueName), owner.APIVersion, owner.Kind, w.Finalizers[0], string(class.Group), string(class.Kind), class.Name,
+			c.Type, string(c.Status), c.Reason, c.Message,
+		}
+		for key := range w.Labels {
+			all = append(all, key)
+		}
+		where := map[string]*byte{}
+		for _, text := range all {
+			where[text] = unsafe.StringData(text)
+		}
+		return where
+	}
+	s := cached.NewSharer()
+	first, second := transform(t, s, waiting(t, "a")), transform(t, s, waiting(t, "b"))
+	of := texts(second)
+	for text, at := range texts(first) {
+		if of[text] != at {
+			t.Errorf("%q is not shared", text)
+		}
+	}
+	if unsafe.SliceData(first.Status.ResourceRequests) != unsafe.SliceData(second.Status.ResourceRequests) {
+		t.Error("the requests are not shared")
+	}
+	for i := range 1 << 17 { // more than are known at a time
+		w := workload("c")
+		w.Namespace = strconv.Itoa(i)
+		if _, err := s.Transform(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	transform(t, s, waiting(t, "d"))
 }
 
 func TestTransformOthers(t *testing.T) {
