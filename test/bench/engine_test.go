@@ -62,7 +62,7 @@ func checkBounds() error {
 			continue
 		}
 		if ratio := float64(one) / float64(other); ratio > b.Most {
-			return fmt.Errorf("%s takes %.1f times as long as %s, may take %.1f times", b.Benchmark, ratio, b.Than, b.Most)
+			return fmt.Errorf("%s takes %.3g times as long as %s, may take %.3g times", b.Benchmark, ratio, b.Than, b.Most)
 		}
 	}
 	return nil
