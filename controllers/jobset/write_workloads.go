@@ -82,7 +82,7 @@ func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot
 		case err != nil:
 			return err
 		case written == nil:
-		case p.HasSucceeded && w.IsLast: // it is told with the end of the JobSet
+		case p.HasSucceeded && w.JobSetSucceeds: // it is told with the end of the JobSet
 		case p.Finished != nil:
 			events.StageFinished(p.Stage, p.Finished.Message).EmitAbout(r.config.Recorder, s.JobSet, p.Workload)
 		case isAwaited(s.Plan, p.Stage) && p.Ready.Status == metav1.ConditionTrue:

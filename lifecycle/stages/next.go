@@ -61,7 +61,7 @@ func (w *Step) decideQueued(s *jobsetstate.Snapshot) {
 	stages, evicted := stagesOf(s)
 	e := eviction{cause: evicted, complete: evicted != nil}
 	over, outcome := jobsetstate.OutcomeOf(s.JobSet)
-	w.IsLast = isComplete(s, stages) || over && outcome.Reason == kueue.WorkloadFinishedReasonSucceeded
+	w.JobSetSucceeds = isComplete(s, stages) || over && outcome.Reason == kueue.WorkloadFinishedReasonSucceeded
 	for i := range stages {
 		w.concludeDecided(&stages[i])
 		if over {

@@ -412,7 +412,7 @@ func render(w *Step) []string {
 	}
 	for _, x := range w.Progress {
 		switch {
-		case x.HasSucceeded && w.IsLast:
+		case x.HasSucceeded && w.JobSetSucceeds:
 			add("finish %s=%s, the last", x.Stage, x.Finished.Reason)
 		case x.Finished != nil:
 			add("finish %s=%s", x.Stage, x.Finished.Reason)

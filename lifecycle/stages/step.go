@@ -80,8 +80,8 @@ type Step struct {
 	EndedHolds []jobsetstatus.Hold
 	// Progress has the conditions PodsReady and Finished that differ.
 	Progress []ReportProgress
-	// IsLast is true if the JobSet has succeeded, or satisfies its success policy, so that the JobSet controller reports the end of all its stages.
-	IsLast bool
+	// JobSetSucceeds is true if the JobSet has succeeded, or satisfies its success policy, so that the JobSet controller reports the end of all its stages.
+	JobSetSucceeds bool
 	// Reclaim has changes of reclaimable pods.
 	Reclaim []ReclaimPods
 	// ReleaseQuota has the quota Workloads of a suspended or evicted JobSet whose pods have terminated.
