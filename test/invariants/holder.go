@@ -117,8 +117,8 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	}
 	h.held = append(h.held, &holding{span: span{from: now.earliest}, batches: batchesOf(w)})
 	h.note(w, now)
-	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), usageOf(w), w.Status.Admission.DeepCopy()
 	h.evicted, h.isOfKueue = isTrue(w.Status.Conditions, kueue.WorkloadEvicted), isAdmittedByKueue(w)
+	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), h.usageOf(w), w.Status.Admission.DeepCopy()
 	a.checkQuota(h, now)
 }
 
@@ -164,7 +164,7 @@ func batchesOf(w *kueue.Workload) []batch {
 
 // charge records the charges of a quota Workload while it holds quota.
 func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
-	usage := usageOf(w)
+	usage := h.usageOf(w)
 	grown := false
 	for key, amount := range usage {
 		grown = grown || amount > h.usage[key]
@@ -186,8 +186,12 @@ func mayGiveBack(w *kueue.Workload) bool {
 		reserved != nil && reserved.Reason == kueue.WorkloadOnHold || quotaworkload.IsBarred(w)
 }
 
-// usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths.
-func usageOf(w *kueue.Workload) map[flavorResource]int64 {
+// usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths. Kueue's manager releases the quota of
+// a quota Workload when spec.active is false, before its status reports it and before its pods have ended.
+func (h *holder) usageOf(w *kueue.Workload) map[flavorResource]int64 {
+	if h.isOfKueue && !ptr.Deref(w.Spec.Active, true) {
+		return nil
+	}
 	reclaimed := map[kueue.PodSetReference]int64{}
 	for _, r := range w.Status.ReclaimablePods {
 		reclaimed[r.Name] = int64(r.Count)

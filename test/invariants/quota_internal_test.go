@@ -195,6 +195,26 @@ func applied(w *kueue.Workload) *kueue.Workload {
 	return w
 }
 
+func TestKueueDoesNotChargeInactiveWorkloads(t *testing.T) {
+	for name, isOfKueue := range map[string]bool{"reserved by Kueue": true, "reserved by Tranche": false} {
+		t.Run(name, func(t *testing.T) {
+			a := newAuditorOf(clusterQueue("a", "", quota{"4"}))
+			w := workload("old", "a", "4")
+			if isOfKueue {
+				w = applied(w)
+			}
+			a.seeWorkload(w, moment{2, 2}, watch.Added)
+			w = w.DeepCopy()
+			w.Spec.Active = new(false)
+			a.seeWorkload(w, moment{3, 3}, watch.Modified)
+			a.seeWorkload(workload("new", "a", "4"), moment{4, 4}, watch.Added)
+			if found := a.breaches(); (len(found) == 0) != isOfKueue {
+				t.Errorf("breaches() = %q, want that it is allowed: %t", found, isOfKueue)
+			}
+		})
+	}
+}
+
 // newAuditorOfCohort knows two ClusterQueues of a Cohort with 4 CPUs each, as the manager has for a long time.
 func newAuditorOfCohort() *Auditor {
 	a := newAuditorOf(clusterQueue("a", "all", quota{"4"}), clusterQueue("b", "all", quota{"4"}))

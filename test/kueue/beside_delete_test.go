@@ -102,7 +102,7 @@ var _ = Describe("Deletions beside Kueue", Ordered, ContinueOnFailure, func() {
 		for _, stage := range []string{"first", "second"} {
 			deleteWorkload(ctx, js, stage)
 		}
-		setActive(ctx, workloadOf(ctx, holder), "false") // Kueue releases the quota of a Job that is deleted before its pods have ended
+		setActive(ctx, workloadOf(ctx, holder), "false")
 
 		By("deleting that of a stage that runs")
 		Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "first")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())

@@ -73,7 +73,7 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 
 	It("release their quota for each other when quota is cut for good", func(ctx SpecContext) {
 		const queue = "cut"
-		tenant(ctx, queue, 4, judgedStages)
+		tenant(ctx, queue, 2, judgedStages)
 		filler := lasting(newJob(queue, 2), "600")
 		Expect(env.Admin.Create(ctx, filler)).To(Succeed())
 		Eventually(read(ctx, workloadOf(ctx, filler))).WithContext(ctx).Should(haveCondition(kueue.WorkloadPodsReady, metav1.ConditionTrue, ""))
@@ -83,6 +83,10 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 				js.Spec.ReplicatedJobs[i].Template.Spec.Template.Annotations[controlplane.FakeRunTime] = "600"
 			}
 			Expect(env.Admin.Create(ctx, js)).To(Succeed())
+			_ = stageOf(ctx, js, "launcher")
+		}
+		patchQueue(ctx, queue, nominal(4)) // for both launchers at once: the workers of the first could take what the second needs
+		for _, js := range []*jobsetapi.JobSet{first, second} {
 			Eventually(func(g Gomega) { g.Expect(runs(ctx, g, js, "launcher")).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 		}
 
