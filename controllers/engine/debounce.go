@@ -11,11 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The status of a queue is written when it has not changed for this delay. If changes do not stop, it is written after a time that doubles from write
-// to write up to the maximum, which limits the load on the API server.
+// The status of a queue is written when it has not changed for a while. If changes do not stop, it is written after a time that doubles from write
+// to write between these limits, which limits the load on the API server. The while is quietShare of that time, and at least statusDelay: a queue that
+// changes every few seconds does not stop either.
 const (
 	statusDelay    = time.Second
 	maxStatusDelay = 30 * time.Second
+	quietShare     = 6
 )
 
 // Changes is a source of requests for the one controller that writes the status of a kind: one request for each object whose status may
@@ -44,6 +46,8 @@ type debouncer struct {
 type beat struct {
 	// window is the longest time between two calls while there are reports, and age the time since the last call.
 	window, age time.Duration
+	// quiet is the time since the tick after the last report.
+	quiet time.Duration
 	// isReported is whether there was a report since the last tick, and isDue whether there was one since the last call.
 	isReported, isDue bool
 }
@@ -65,8 +69,11 @@ func (d *debouncer) tick(key types.NamespacedName) {
 	defer d.mu.Unlock()
 	b := d.beats[key]
 	b.age += statusDelay
-	isQuiet, isOver := !b.isReported, b.age >= b.window
-	b.isReported = false
+	b.quiet += statusDelay
+	if b.isReported {
+		b.quiet, b.isReported = 0, false
+	}
+	isQuiet, isOver := b.quiet >= max(b.window/quietShare, statusDelay), b.age >= b.window
 	switch {
 	case b.isDue && (isQuiet || isOver):
 		b.window, b.age, b.isDue = min(2*b.window, maxStatusDelay), 0, false

@@ -10,13 +10,14 @@ import (
 )
 
 func TestDebouncer(t *testing.T) {
-	always := func(until float64) []float64 {
+	every := func(period, until float64) []float64 {
 		var reports []float64
-		for at := 0.0; at < until; at += 0.37 { // never when a tick is
+		for at := 0.0; at < until; at += period {
 			reports = append(reports, at)
 		}
 		return reports
 	}
+	always := func(until float64) []float64 { return every(0.37, until) } // never when a tick is
 	for name, tc := range map[string]struct {
 		// in seconds
 		reports []float64
@@ -24,10 +25,11 @@ func TestDebouncer(t *testing.T) {
 	}{
 		"one change is written after a while":            {reports: []float64{0}, want: []int{1}},
 		"all changes of that while make one write":       {reports: []float64{0, 0, 0}, want: []int{1}},
-		"continual changes are written less often":       {reports: always(70.1), want: []int{1, 3, 7, 15, 31, 61, 71}},
-		"when they stop the last is written":             {reports: always(8.1), want: []int{1, 3, 7, 9}},
+		"continual changes are written less often":       {reports: always(70.1), want: []int{1, 3, 7, 15, 31, 61, 75}},
+		"when they stop the last is written":             {reports: always(8.1), want: []int{1, 3, 7, 10}},
+		"so are changes every few seconds":               {reports: every(2.37, 70.1), want: []int{1, 3, 6, 14, 30, 60, 74}},
 		"rare changes are each written":                  {reports: []float64{0, 4.5, 9.5}, want: []int{1, 5, 10}},
-		"after a pause the delay is the first one again": {reports: append(always(8.1), 30, 30.2), want: []int{1, 3, 7, 9, 31}},
+		"after a pause the delay is the first one again": {reports: append(always(8.1), 30, 30.2), want: []int{1, 3, 7, 10, 31}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
