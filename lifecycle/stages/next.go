@@ -190,7 +190,7 @@ func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.Reopen = append(w.Reopen, st.workload)
-		} else if !st.hasPods && !s.OtherEngine && w.isSettled(s, st.workload) {
+		} else if !st.hasPods && !s.OtherEngine && w.isNoteDue(s, st.workload) {
 			w.removeFinalizer(st.workload)
 		}
 	default:

@@ -21,27 +21,14 @@ import (
 // pod overwrites them, including a restart that leaves a stage its quota. A JobSet that runs without interruption costs at most one write
 // for each stage.
 
-// While a JobSet runs, the manager writes to it and to the quota Workloads of its stages about finished stages once no stage was admitted
-// and none has finished for noteAfter, and at the latest when a stage has been finished for noteLatest. When a stage finishes, the next one
-// starts: its release does not wait for these writes, which conflict with those of the JobSet controller at that moment. Stages that finish
-// soon after each other share a write.
-const (
-	noteAfter  = 5 * time.Second
-	noteLatest = 30 * time.Second
-)
+// noteAfter is how long after the end of a stage, while its JobSet runs, the manager writes that end into the timeline and removes the finalizer of
+// the quota Workload. When a stage finishes, the next one starts: its release does not wait for these writes, which conflict with those of the JobSet
+// controller at that moment. Stages that finish within this time share the write to the JobSet.
+const noteAfter = 30 * time.Second
 
-// isSettled reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
-func (w *Step) isSettled(s *jobsetstate.Snapshot, workload *kueue.Workload) bool {
-	var last time.Time
-	for _, other := range s.Owned.Workloads {
-		for _, c := range other.Status.Conditions {
-			isStep := c.Type == kueue.WorkloadAdmitted || c.Type == kueue.WorkloadFinished
-			if isStep && c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(last) {
-				last = c.LastTransitionTime.Time
-			}
-		}
-	}
-	left := min(noteAfter-s.Now.Sub(last), noteLatest-s.Now.Sub(finishedAt(workload).Time))
+// isNoteDue reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
+func (w *Step) isNoteDue(s *jobsetstate.Snapshot, workload *kueue.Workload) bool {
+	left := noteAfter - s.Now.Sub(finishedAt(workload).Time)
 	if left > 0 {
 		w.RequeueWithin(left)
 	}
@@ -67,7 +54,7 @@ func (w *Step) endedHolds(s *jobsetstate.Snapshot, stages []stage) []jobsetstatu
 		switch finished := finishedAt(st.workload); {
 		case finished != nil && !jobsetstatus.IsCounted(&timeline, st.Name, st.workload, order):
 			h.End = finished.Time
-			if !over && !w.endsHold(st) && !w.isSettled(s, st.workload) {
+			if !over && !w.endsHold(st) && !w.isNoteDue(s, st.workload) {
 				fresh = append(fresh, h)
 				continue
 			}
