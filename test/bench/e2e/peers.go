@@ -43,7 +43,7 @@ type side struct {
 	runs [][]figure
 }
 
-// comparePeers runs a shape with each peer in turn, each time on a new control plane, prints the figures side by side, and returns Tranche's as multiples of
+// comparePeers runs a shape with each peer in turn, each time on a new control plane, prints the figures of each run, then all side by side, and returns Tranche's as multiples of
 // those of Kueue without a client limit.
 func comparePeers(ctx context.Context, s *shape.Shape, o *options) ([]figure, error) {
 	sides := make([]side, len(peers))
@@ -54,8 +54,12 @@ func comparePeers(ctx context.Context, s *shape.Shape, o *options) ([]figure, er
 			if err != nil {
 				return nil, fmt.Errorf("run %s: %w", p.name, err)
 			}
+			figures := peerFigures(s, found)
 			sides[i].peer = p.name
-			sides[i].runs = append(sides[i].runs, peerFigures(s, found))
+			sides[i].runs = append(sides[i].runs, figures)
+			if _, err := os.Stdout.WriteString(benchstat(peersPrefix+strings.ReplaceAll(p.name, " ", "-"), figures)); err != nil {
+				return nil, fmt.Errorf("print the figures of %s: %w", p.name, err)
+			}
 		}
 	}
 	if _, err := os.Stdout.WriteString(peersTable(sides)); err != nil {
