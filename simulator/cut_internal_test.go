@@ -20,7 +20,10 @@ var racing = []string{"testdata/strict/later-stage-blocks.txt"}
 func TestCutStepsChangeNothing(t *testing.T) {
 	err := filepath.WalkDir("testdata", func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".txt" && !slices.Contains(racing, path) {
-			t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) { testCuts(t, path) })
+			t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
+				t.Parallel()
+				testCuts(t, path)
+			})
 		}
 		return err
 	})

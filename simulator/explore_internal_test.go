@@ -24,7 +24,10 @@ func TestExploreWorlds(t *testing.T) {
 		worlds = slices.Concat(worlds, laggingWorlds(), gangWorlds(), largeWorlds())
 	}
 	for _, w := range worlds {
-		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			exploreWorld(t, w)
+		})
 	}
 }
 

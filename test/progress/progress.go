@@ -20,16 +20,17 @@ type Report struct {
 	Package string `json:"package"`
 	// Specs is how many will run, where a suite begins.
 	Specs int `json:"specs,omitempty"`
-	// Spec is the one that has ended, and Failed whether it has failed.
-	Spec   string `json:"spec,omitempty"`
-	Failed bool   `json:"failed,omitempty"`
+	// Spec is the one that has ended, Failed whether it has failed, and Seconds how long it took.
+	Spec    string  `json:"spec,omitempty"`
+	Failed  bool    `json:"failed,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 var _ = ginkgo.ReportBeforeSuite(func(r ginkgo.Report) { write(&Report{Specs: r.PreRunStats.SpecsThatWillRun}) })
 
 var _ = ginkgo.ReportAfterEach(func(r ginkgo.SpecReport) {
 	if !r.State.Is(types.SpecStateSkipped | types.SpecStatePending) {
-		write(&Report{Spec: r.FullText(), Failed: r.Failed()})
+		write(&Report{Spec: r.FullText(), Failed: r.Failed(), Seconds: r.RunTime.Seconds()})
 	}
 })
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 	"github.com/tranche-dev/tranche/test/progress"
 )
 
+// slowest is how many specs are printed that took longest.
+const slowest = 20
+
 // stopWithin is how long the processes of a job have to end when they are asked to.
 const stopWithin = 30 * time.Second
 
@@ -29,6 +33,7 @@ type board struct {
 	mu      sync.Mutex
 	read    int64 // bytes of file
 	running []*standing
+	ended   []progress.Report // specs
 }
 
 // A standing is how far a running job is.
@@ -124,6 +129,9 @@ func (b *board) apply(r *progress.Report) {
 		if !strings.HasSuffix(filepath.ToSlash(r.Package), "/"+s.pkg) {
 			continue
 		}
+		if r.Spec != "" {
+			b.ended = append(b.ended, *r)
+		}
 		switch {
 		case r.Spec == "":
 			s.specs = r.Specs
@@ -143,6 +151,16 @@ func (b *board) line(now time.Time) string {
 		parts = append(parts, s.pkg+s.count()+", "+now.Sub(s.began).Round(time.Second).String())
 	}
 	return strings.Join(parts, " | ")
+}
+
+// printSlowest prints the specs that took longest.
+func (b *board) printSlowest() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.SortStableFunc(b.ended, func(x, y progress.Report) int { return cmp.Compare(y.Seconds, x.Seconds) })
+	for _, r := range b.ended[:min(slowest, len(b.ended))] {
+		b.print("%4.0f s  %s: %s\n", r.Seconds, filepath.Base(r.Package), r.Spec)
+	}
 }
 
 // count says how many specs are done, for a suite.

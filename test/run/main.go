@@ -27,23 +27,26 @@ type job struct {
 	processes int
 }
 
-// lanes are the jobs that run at the same time as those of other lanes, one after another. They take about the same time.
-var lanes = [][]job{
-	{{"./test/e2e", 2}, {"./test/integration", 2}, {"./test/kueue", 2}},
-	{
-		{pkg: "./test/install"},
-		{pkg: "./test/e2e/podgroup"},
-		{pkg: "./test/e2e/groupstart"},
-		{pkg: "./test/e2e/gang"},
-		{pkg: "./test/e2e/dashboard"},
-		{pkg: "./test/soak"},
-		{pkg: "./test/e2e/adoption"},
-		{pkg: "./test/kueue/migration"},
-		{pkg: "./test/controlplane"},
-		{pkg: "./test/invariants"},
-		{pkg: "./test/integration/shadow"},
-	},
+// jobs are all of them, in the order in which they begin: the long ones first, so that they do not end alone.
+var jobs = []job{
+	{"./test/e2e", 2},
+	{"./test/kueue", 2},
+	{"./test/integration", 2},
+	{pkg: "./test/e2e/groupstart"},
+	{pkg: "./test/install"},
+	{pkg: "./test/e2e/dashboard"},
+	{pkg: "./test/e2e/podgroup"},
+	{pkg: "./test/e2e/gang"},
+	{pkg: "./test/soak"},
+	{pkg: "./test/kueue/migration"},
+	{pkg: "./test/e2e/adoption"},
+	{pkg: "./test/controlplane"},
+	{pkg: "./test/integration/shadow"},
+	{pkg: "./test/invariants"},
 }
+
+// atOnce is how many processes run specs at the same time: they wait for most of their time, and two cores are busy with the control planes of so many.
+const atOnce = 4
 
 func main() {
 	tags := flag.String("tags", "invariants", "build tags of the tests")
@@ -70,18 +73,23 @@ func run(ctx context.Context, tags string) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go board.watch(watching)
+	defer board.printSlowest()
 	var running sync.WaitGroup
-	failed := make([]error, len(lanes)+1)
-	for i, lane := range lanes {
+	slots, failed := make(chan struct{}, atOnce), make([]error, len(jobs)+1)
+	for i, j := range jobs {
+		for range j.width() {
+			slots <- struct{}{}
+		}
 		running.Go(func() {
-			for _, j := range lane {
-				if ctx.Err() == nil {
-					failed[i] = errors.Join(failed[i], board.run(ctx, j, tags))
-				}
+			if ctx.Err() == nil {
+				failed[i] = board.run(ctx, j, tags)
+			}
+			for range j.width() {
+				<-slots
 			}
 		})
 	}
 	running.Wait()
-	failed[len(lanes)] = ctx.Err()
+	failed[len(jobs)] = ctx.Err()
 	return errors.Join(failed...)
 }

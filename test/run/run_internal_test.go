@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,8 +14,8 @@ import (
 )
 
 func TestMissing(t *testing.T) {
-	lanes := [][]job{{{pkg: "./test/e2e"}}, {{pkg: "./test/e2e/gang"}}}
-	got := missingIn(lanes, []string{"example.com/a/test/e2e", "example.com/a/test/e2e/gang", "example.com/a/test/e2e/new", "example.com/a/test/kueue"})
+	jobs := []job{{pkg: "./test/e2e"}, {pkg: "./test/e2e/gang"}}
+	got := missingIn(jobs, []string{"example.com/a/test/e2e", "example.com/a/test/e2e/gang", "example.com/a/test/e2e/new", "example.com/a/test/kueue"})
 	if diff := cmp.Diff([]string{"example.com/a/test/e2e/new", "example.com/a/test/kueue"}, got); diff != "" {
 		t.Errorf("missingIn(): -want +got\n%s", diff)
 	}
@@ -22,7 +23,8 @@ func TestMissing(t *testing.T) {
 
 // The suite of a directory and that of a directory below it are two.
 func TestProgress(t *testing.T) {
-	b, err := newBoard(io.Discard)
+	var printed bytes.Buffer
+	b, err := newBoard(&printed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +39,8 @@ func TestProgress(t *testing.T) {
 	}
 	defer file.Close() //nolint:errcheck // the test reads it by name
 	for _, text := range []string{
-		`{"package":"/somewhere/test/e2e","specs":3}` + "\n" + `{"package":"/somewhere/test/e2e","spec":"a"}` + "\n",
-		`{"package":"/somewhere/test/e2e/gang","specs":7}` + "\n" + `{"package":"/somewhere/test/e2e","spec":"b","fai`,
+		`{"package":"/somewhere/test/e2e","specs":3}` + "\n" + `{"package":"/somewhere/test/e2e","spec":"a","seconds":2.6}` + "\n",
+		`{"package":"/somewhere/test/e2e/gang","specs":7}` + "\n" + `{"package":"/somewhere/test/e2e","spec":"b","seconds":7,"fai`,
 		`led":true}` + "\n",
 	} {
 		if _, err := file.WriteString(text); err != nil {
@@ -53,6 +55,10 @@ func TestProgress(t *testing.T) {
 	want := "1m20s | test/e2e: 2 of 3 specs, 1 failed, 1m20s | test/e2e/gang: 0 of 7 specs, 1m20s | test/install, 1m20s"
 	if got := b.line(b.began.Add(80 * time.Second)); got != want {
 		t.Errorf("line() = %q, want %q", got, want)
+	}
+	b.printSlowest()
+	if diff := cmp.Diff("   7 s  e2e: b\n   3 s  e2e: a\n", printed.String()); diff != "" {
+		t.Errorf("printSlowest(): -want +got\n%s", diff)
 	}
 }
 
