@@ -29,6 +29,7 @@ import (
 // An answer may differ only where quota is reserved in the memory of the manager, which no object shows: Unshown names these cases, and the answer has
 // it as a note. Even there both have the same queue and priority.
 func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
+	t.Parallel()
 	compared, noted, reserved, differing := 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		file := RandomConfiguration(t)

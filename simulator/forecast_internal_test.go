@@ -162,6 +162,7 @@ func TestForecastRefuses(t *testing.T) {
 // TestForecastsComeTrue predicts starts at random times of random scenarios in which every stage has a time limit and runs as long as that. Exactly
 // the predicted starts happen.
 func TestForecastsComeTrue(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		file := RandomConfiguration(t)
 		text, isRestarted := RandomLimits(t)

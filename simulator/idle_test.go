@@ -15,6 +15,7 @@ import (
 
 // TestIdleJobSets: predictions are the same if JobSets that wait are reconciled only when something concerns them.
 func TestIdleJobSets(t *testing.T) {
+	t.Parallel()
 	leftAlone := 0
 	rapid.Check(t, func(t *rapid.T) {
 		text := crowdedLines(t)

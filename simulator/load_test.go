@@ -14,6 +14,7 @@ import (
 
 // TestSnapshotsChangeNothing goes on from a snapshot at each time at which a scenario has something to report: the rest of the run is the same.
 func TestSnapshotsChangeNothing(t *testing.T) {
+	t.Parallel()
 	for _, path := range scenarios(t) {
 		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
 			s := parse(t, path)

@@ -18,6 +18,7 @@ import (
 
 // TestTrialsWithoutRepeats: a trial has the same result without pending quota Workloads behind equal ones.
 func TestTrialsWithoutRepeats(t *testing.T) {
+	t.Parallel()
 	smaller, admitted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		text := crowdedLines(t)

@@ -16,12 +16,15 @@ import (
 var update = flag.Bool("update", false, "write the goldens of the scenarios")
 
 // runs is how often each scenario must give the same.
-const runs = 20
+const runs = 10
 
 // TestScenarios runs every file against its golden.
 func TestScenarios(t *testing.T) {
 	for _, path := range scenarios(t) {
-		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) { testScenario(t, path) })
+		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
+			t.Parallel()
+			testScenario(t, path)
+		})
 	}
 }
 
@@ -143,6 +146,7 @@ func testScenario(t *testing.T, path string) {
 func TestCrashesChangeNothing(t *testing.T) {
 	for _, path := range scenarios(t) {
 		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
+			t.Parallel()
 			s := parse(t, path)
 			if strings.Contains(s.Script(), "\nfail-write ") {
 				// Which write fails depends on what has been decided before.
