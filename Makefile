@@ -107,7 +107,7 @@ bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
 	go test -run '^$$' -bench '$(CALIBRATED)' -count 5 -benchtime 100ms ./test/bench
 
 .PHONY: bench-e2e
-bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages, handover, mixed, verbs, start), COUNT=3 and ATONCE=1 change the load.
+bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages, handover, held, mixed, verbs, start), COUNT=3 and ATONCE=1 change the load.
 	go test ./test/bench/e2e/...
 	go run ./test/bench/e2e -shape $(or $(SHAPE),baseline-tenth$(comma)staged) -count $(or $(COUNT),1) $(if $(ATONCE),-at-once) -seed $(or $(SEED),1) -out $(or $(OUT),bin/comparison)
 

@@ -25,13 +25,8 @@ import (
 // until that of the next may run, and until the first pod of that exists.
 const handoverShape = "handover"
 
-const (
-	// handoverStages is how many stages each JobSet has. No stage waits for quota.
-	handoverStages = 4
-	// handoverRunTime is how long the pod of each stage runs. The JobSets are submitted within that time, so that all of them are in flight and stages end
-	// at about the same rate all the time.
-	handoverRunTime = 20 * time.Second
-)
+// handoverStages is how many stages each JobSet has. No stage waits for quota.
+const handoverStages = 4
 
 // A handoverRun is one of the two runs of the same JobSets.
 type handoverRun struct {
@@ -77,11 +72,11 @@ func (h *handoverRun) play(ctx context.Context, r *run, o *options) error {
 	began := time.Now()
 	due := make([]time.Duration, o.inFlight)
 	for i := range due {
-		due[i] = handoverRunTime * time.Duration(i) / time.Duration(o.inFlight)
+		due[i] = o.stageTime * time.Duration(i) / time.Duration(o.inFlight)
 	}
 	stages, all := chain{"depends-on", handoverStages, 1}, []*jobsetapi.JobSet{}
 	err := o.whenDue(ctx, due, func(i int) error {
-		js := stages.jobSet(fmt.Sprintf("%s-%03d", h.name, i), handoverRunTime)
+		js := stages.jobSet(fmt.Sprintf("%s-%03d", h.name, i), o.stageTime)
 		if h.isQueued {
 			js = queuedOf(js)
 		}

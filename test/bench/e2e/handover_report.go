@@ -1,9 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -41,7 +38,7 @@ func handoverFigures(queued, stock *handoverRun, inFlight int) []figure {
 	missing := 2*inFlight*(handoverStages-1) - len(queued.handover) - len(stock.handover)
 	figures = append(figures, figure{name: "unfinished", value: float64(missing), unit: "n", note: "handovers that were not observed"})
 	for _, ran := range []*handoverRun{queued, stock} {
-		figures = append(figures, ran.requestFigures(inFlight*handoverStages)...)
+		figures = append(figures, ran.requests.figures(ran.name, inFlight*handoverStages, "n/stage")...)
 	}
 	return figures
 }
@@ -56,25 +53,4 @@ func partTimes(all []handover, of func(*handover) time.Duration) []time.Duration
 	}
 	slices.Sort(times)
 	return times
-}
-
-// requestFigures reports the requests for each stage by who has sent them.
-func (h *handoverRun) requestFigures(stages int) []figure {
-	sums := map[string]int{}
-	for key, n := range h.requests {
-		sums[key.writer] += n
-	}
-	var figures []figure
-	for _, writer := range slices.Sorted(maps.Keys(sums)) {
-		figures = append(figures, figure{name: fmt.Sprintf("%s/requests/%s", h.name, writer), value: float64(sums[writer]) / float64(stages), unit: "n/stage"})
-	}
-	keys := slices.SortedFunc(maps.Keys(h.requests), func(a, b requestKey) int {
-		return cmp.Or(cmp.Compare(a.writer, b.writer), cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb))
-	})
-	for _, key := range keys {
-		figures = append(figures, figure{
-			name: fmt.Sprintf("%s/requests/%s/%s/%s", h.name, key.writer, key.resource, key.verb), value: float64(h.requests[key]) / float64(stages), unit: "n/stage",
-		})
-	}
-	return figures
 }

@@ -2,7 +2,7 @@
 // run the rate of the machine without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged JobSets
 // twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and without the
 // admission policies. The shape "stages" times the stages of long JobSets with a queue and without. The shape "handover" times what lies between two
-// stages of many JobSets with a queue and without, and counts the requests. The shape "mixed" runs JobSets of all sizes and
+// stages of many JobSets with a queue and without, and counts the requests, and "held" counts those about Jobs that are held. The shape "mixed" runs JobSets of all sizes and
 // compares the run with its replay in the simulator. The shape "verbs" times the verbs that answer questions about a large cluster, and "start" managers
 // that start in one.
 package main
@@ -47,11 +47,16 @@ type options struct {
 	out     string
 	// inFlight is how many JobSets run at the same time in the shape handover.
 	inFlight int
+	// stageTime is how long the pod of each of their stages runs. They are submitted within that time, so that all are in flight and stages end at about the
+	// same rate all the time.
+	stageTime time.Duration
+	// heldFor is how long the requests about held Jobs are counted.
+	heldFor time.Duration
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, handover for the time between stages of many, mixed for a run that is compared with the simulator, verbs for answers about a large cluster, or start for managers that start in one; separated by commas")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, handover for the time between stages of many, held for Jobs that are held, mixed for a run that is compared with the simulator, verbs for answers about a large cluster, or start for managers that start in one; separated by commas")
 	flag.BoolVar(&o.peers, "peers", false, "run shapes of files with Kueue's manager as well, and compare")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
@@ -63,6 +68,8 @@ func main() {
 	flag.IntVar(&o.jobSets, "jobsets", 24, "staged: how many JobSets there are")
 	flag.StringVar(&o.out, "out", "bin/comparison", "staged: write the measurements to this path with .json, and the plot with .svg")
 	flag.IntVar(&o.inFlight, "in-flight", 100, "handover: how many JobSets run at the same time")
+	flag.DurationVar(&o.stageTime, "stage-time", 20*time.Second, "handover: how long each of their stages runs")
+	flag.DurationVar(&o.heldFor, "held-for", 10*time.Minute, "held: how long the requests about held Jobs are counted")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -107,32 +114,20 @@ func benchmark(ctx context.Context, o *options) ([]string, error) {
 	return exceeded, nil
 }
 
+// namedShapes are those without a file.
+var namedShapes = map[string]func(context.Context, *options) ([]figure, error){
+	comparisonShape: compareOnce, guardsShape: measureGuards, stagesShape: measureStages, handoverShape: measureHandover, heldShape: measureHeld,
+	mixedShape: measureMixed, verbsShape: measureVerbs, startShape: measureStart,
+}
+
 // load returns how to run a shape once, and the name under which its figures go.
 func load(o *options, name string) (func(context.Context) ([]figure, error), string, error) {
 	if o.peers {
 		s, label, err := loadShape(o, name)
 		return func(ctx context.Context) ([]figure, error) { return comparePeers(ctx, s, o) }, peersPrefix + label, err
 	}
-	if name == comparisonShape {
-		return func(ctx context.Context) ([]figure, error) { return compareOnce(ctx, o) }, name + suffix(o), nil
-	}
-	if name == guardsShape {
-		return func(ctx context.Context) ([]figure, error) { return measureGuards(ctx, o) }, name, nil
-	}
-	if name == stagesShape {
-		return func(ctx context.Context) ([]figure, error) { return measureStages(ctx, o) }, name, nil
-	}
-	if name == handoverShape {
-		return func(ctx context.Context) ([]figure, error) { return measureHandover(ctx, o) }, name + suffix(o), nil
-	}
-	if name == mixedShape {
-		return func(ctx context.Context) ([]figure, error) { return measureMixed(ctx, o) }, name + suffix(o), nil
-	}
-	if name == verbsShape {
-		return func(ctx context.Context) ([]figure, error) { return measureVerbs(ctx, o) }, name, nil
-	}
-	if name == startShape {
-		return func(ctx context.Context) ([]figure, error) { return measureStart(ctx, o) }, name, nil
+	if run, ok := namedShapes[name]; ok {
+		return func(ctx context.Context) ([]figure, error) { return run(ctx, o) }, name + suffix(o), nil
 	}
 	s, label, err := loadShape(o, name)
 	return func(ctx context.Context) ([]figure, error) { return measure(ctx, s, o) }, label, err

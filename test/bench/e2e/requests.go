@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,6 +86,27 @@ func countRequests(path string, since time.Time) (requestCounts, error) {
 		}
 	}
 	return counts, lines.Err()
+}
+
+// figures reports the requests for each of so many parts of a run, by who has sent them.
+func (c requestCounts) figures(run string, parts int, unit string) []figure {
+	sums := map[string]int{}
+	for key, n := range c {
+		sums[key.writer] += n
+	}
+	var figures []figure
+	for _, writer := range slices.Sorted(maps.Keys(sums)) {
+		figures = append(figures, figure{name: fmt.Sprintf("%s/requests/%s", run, writer), value: float64(sums[writer]) / float64(parts), unit: unit})
+	}
+	keys := slices.SortedFunc(maps.Keys(c), func(a, b requestKey) int {
+		return cmp.Or(cmp.Compare(a.writer, b.writer), cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb))
+	})
+	for _, key := range keys {
+		figures = append(figures, figure{
+			name: fmt.Sprintf("%s/requests/%s/%s/%s", run, key.writer, key.resource, key.verb), value: float64(c[key]) / float64(parts), unit: unit,
+		})
+	}
+	return figures
 }
 
 // key says which requests an event belongs to.
