@@ -2,6 +2,7 @@
 package bench_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// checkBounds returns all bounds that are exceeded.
 func checkBounds() error {
 	content, err := os.ReadFile("bounds.yaml")
 	if err != nil {
@@ -56,16 +58,17 @@ func checkBounds() error {
 	if err := yaml.UnmarshalStrict(content, &file); err != nil {
 		return fmt.Errorf("read bounds.yaml: %w", err)
 	}
+	var exceeded error
 	for _, b := range file.Bounds {
 		one, other := measured[b.Benchmark], measured[b.Than]
 		if one == 0 || other == 0 {
 			continue
 		}
 		if ratio := float64(one) / float64(other); ratio > b.Most {
-			return fmt.Errorf("%s takes %.3g times as long as %s, may take %.3g times", b.Benchmark, ratio, b.Than, b.Most)
+			exceeded = errors.Join(exceeded, fmt.Errorf("%s takes %.3g times as long as %s, may take %.3g times", b.Benchmark, ratio, b.Than, b.Most))
 		}
 	}
-	return nil
+	return exceeded
 }
 
 // record notes how long an operation of a benchmark took.
