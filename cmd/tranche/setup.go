@@ -117,7 +117,7 @@ func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElecti
 	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
 	options.LeaderElectionID, options.LeaderElectionResourceLockInterface = election.ResourceName, lease
 	options.LeaseDuration, options.RenewDeadline = &election.LeaseDuration.Duration, &election.RenewDeadline.Duration
-	options.RetryPeriod = &election.RetryPeriod.Duration
+	options.RetryPeriod, options.GracefulShutdownTimeout = &election.RetryPeriod.Duration, new(leader.StopTimeout)
 	guarded := rest.CopyConfig(restConfig)
 	lease.Fence.Guard(guarded)
 	mgr, err := ctrl.NewManager(guarded, options)

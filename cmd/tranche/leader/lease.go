@@ -14,6 +14,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
+// StopTimeout is how long the controllers may take to stop. After that the Lease is released all the same, so that another replica leads before the kubelet
+// kills this one. Their requests end at once, but a busy work queue of controller-runtime 0.24 may block for good when it is shut down (its issue 3538).
+const StopTimeout = 10 * time.Second
+
 // A Lease is the lock of leader election, together with the Fence that follows it.
 type Lease struct {
 	resourcelock.Interface
