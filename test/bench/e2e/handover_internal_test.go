@@ -123,6 +123,18 @@ func TestHandoverFigures(t *testing.T) {
 	}
 }
 
+// What was counted in a part of the ten minutes is as much more in all of them.
+func TestHeldFigures(t *testing.T) {
+	requests := requestCounts{{"jobset", "jobs", "update"}: 2000, {"jobset", "jobs/status", "update"}: 7, {"tranche", "jobs", "update"}: 7}
+	got := map[string]float64{}
+	for _, f := range heldFigures(requests, 5*time.Minute, 30*time.Second) {
+		got[f.name] = f.value
+	}
+	if got["resumes"] != 4 || got["apiserver/cpu"] != 60 || got["all/requests/jobset"] != 200.7 {
+		t.Errorf("%v, want 4 resumes, 60 s and 200.7 requests", got)
+	}
+}
+
 // Only what was received since the time counts, by writer, resource and verb.
 func TestCountRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")

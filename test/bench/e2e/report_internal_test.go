@@ -156,6 +156,10 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 	for _, f := range handoverFigures(&ended, &ended, 1) {
 		handedOver[f.name] = struct{}{}
 	}
+	held := map[string]struct{}{}
+	for _, f := range heldFigures(ended.requests, time.Minute, time.Second) {
+		held[f.name] = struct{}{}
+	}
 	asked := map[string]struct{}{}
 	for _, q := range questions(backlog(1000), "", "") {
 		for _, f := range verbFigures(&q, 0, 0) {
@@ -185,6 +189,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = staged
 		case handoverShape:
 			figures = handedOver
+		case heldShape:
+			figures = held
 		case mixedShape:
 			figures = replayed
 		case verbsShape:
