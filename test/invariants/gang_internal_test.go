@@ -497,3 +497,39 @@ func TestPodsOfJobSetsRunAfterTheirAdmissionChecks(t *testing.T) {
 		})
 	}
 }
+
+func TestPodsOfKueuesJobsMayOutliveTheirQuota(t *testing.T) {
+	for name, c := range map[string]struct {
+		isOfKueue, isAdmitted bool
+		want                  int
+	}{
+		"evicted by Kueue":      {isOfKueue: true, isAdmitted: true},
+		"evicted by Tranche":    {isAdmitted: true, want: 1},
+		"not admitted by Kueue": {isOfKueue: true, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory()
+			ofTheJob := func(change func(*kueue.Workload)) {
+				w := workload("w", "a", "2")
+				w.Labels, w.Spec.PodSets = map[string]string{apis.JobUIDLabel: "job"}, []kueue.PodSet{{Name: kueue.DefaultPodSetName}}
+				w.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", UID: "job", Controller: new(true)}}
+				if c.isOfKueue {
+					w = applied(w)
+				}
+				if c.isAdmitted {
+					admit(w)
+				}
+				change(w)
+				s.seeWorkload(w, s.now(), watch.Modified)
+			}
+			ofTheJob(asAdmitted)
+			ofTheJob(asWaiting)
+			s.pod("pod", func(pod *corev1.Pod) {
+				pod.Labels[batchv1.ControllerUidLabel] = "job"
+				pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", UID: "job", Controller: new(true)}}
+			})
+			s.pod("pod", phase(corev1.PodFailed))
+			s.expect(t, c.want)
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -30,7 +31,9 @@ type holder struct {
 	evicted   bool
 	// isOfKueue is true if Kueue's manager has reserved what it holds.
 	isOfKueue bool
-	last      *kueue.Workload
+	// isOfKueueJob is true if Kueue's manager also starts and stops the Job that it is for.
+	isOfKueueJob bool
+	last         *kueue.Workload
 }
 
 // A holding is one time that a quota Workload holds quota.
@@ -118,6 +121,8 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	h.held = append(h.held, &holding{span: span{from: now.earliest}, batches: batchesOf(w)})
 	h.note(w, now)
 	h.evicted, h.isOfKueue = isTrue(w.Status.Conditions, kueue.WorkloadEvicted), isAdmittedByKueue(w)
+	owner := metav1.GetControllerOf(w)
+	h.isOfKueueJob = h.isOfKueue && owner != nil && owner.Kind == "Job"
 	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), h.usageOf(w), w.Status.Admission.DeepCopy()
 	a.checkQuota(h, now)
 }

@@ -128,9 +128,14 @@ func (a *Auditor) paysGroup(l *life) bool {
 	return false
 }
 
-// pays reports whether a quota Workload of a stage pays for a pod.
+// pays reports whether a quota Workload of a stage or a Job pays for a pod. When Kueue's manager evicts a Job, it releases the quota as soon as the status of
+// the Job counts no active pod, also if the Job controller has just begun to create them: then it is enough that the Job was admitted before.
 func (h *holder) pays(l *life) bool {
-	return slices.Contains(h.podSets, l.replicatedJob) && h.holdingOf(l) != nil
+	return slices.Contains(h.podSets, l.replicatedJob) && (h.holdingOf(l) != nil || h.isOfKueueJob && h.wasAdmittedBefore(l))
+}
+
+func (h *holder) wasAdmittedBefore(l *life) bool {
+	return slices.ContainsFunc(h.held, func(held *holding) bool { return held.admitted != 0 && held.admitted <= l.span.from })
 }
 
 // holdingOf returns the holding of quota in which a pod lived, and which was Admitted before it did. It is nil if there is none.
