@@ -46,20 +46,19 @@ type debouncer struct {
 type beat struct {
 	// window is the longest time between two calls while there are reports, and age the time since the last call.
 	window, age time.Duration
-	// quiet is the time since the tick after the last report.
+	// quiet is how long there was no report, counted from the tick after the last one, and isDue whether there was one since the last call.
 	quiet time.Duration
-	// isReported is whether there was a report since the last tick, and isDue whether there was one since the last call.
-	isReported, isDue bool
+	isDue bool
 }
 
 func (d *debouncer) report(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.beats[key]; b != nil {
-		b.isReported, b.isDue = true, true
+		b.quiet, b.isDue = -statusDelay, true
 		return
 	}
-	d.beats[key] = &beat{window: statusDelay, isReported: true, isDue: true}
+	d.beats[key] = &beat{window: statusDelay, quiet: -statusDelay, isDue: true}
 	time.AfterFunc(statusDelay, func() { d.tick(key) })
 }
 
@@ -70,9 +69,6 @@ func (d *debouncer) tick(key types.NamespacedName) {
 	b := d.beats[key]
 	b.age += statusDelay
 	b.quiet += statusDelay
-	if b.isReported {
-		b.quiet, b.isReported = 0, false
-	}
 	isQuiet, isOver := b.quiet >= max(b.window/quietShare, statusDelay), b.age >= b.window
 	switch {
 	case b.isDue && (isQuiet || isOver):
