@@ -131,21 +131,22 @@ func (a *Auditor) paysGroup(l *life) bool {
 // pays reports whether a quota Workload of a stage or a Job pays for a pod. When Kueue's manager evicts a Job, it releases the quota as soon as the status of
 // the Job counts no active pod, also if the Job controller has just begun to create them: then it is enough that the Job was admitted before.
 func (h *holder) pays(l *life) bool {
-	return slices.Contains(h.podSets, l.replicatedJob) && (h.holdingOf(l) != nil || h.isOfKueueJob && h.wasAdmittedBefore(l))
-}
-
-func (h *holder) wasAdmittedBefore(l *life) bool {
-	return slices.ContainsFunc(h.held, func(held *holding) bool { return held.admitted != 0 && held.admitted <= l.span.from })
+	return slices.Contains(h.podSets, l.replicatedJob) && (h.holdingOf(l) != nil ||
+		h.isOfKueueJob && slices.ContainsFunc(h.held, func(held *holding) bool { return held.isAdmittedBefore(l) }))
 }
 
 // holdingOf returns the holding of quota in which a pod lived, and which was Admitted before it did. It is nil if there is none.
 func (h *holder) holdingOf(l *life) *holding {
 	for _, held := range h.held {
-		if held.covers(l.span) && held.admitted != 0 && held.admitted <= l.span.from {
+		if held.covers(l.span) && held.isAdmittedBefore(l) {
 			return held
 		}
 	}
 	return nil
+}
+
+func (held *holding) isAdmittedBefore(l *life) bool {
+	return held.admitted != 0 && held.admitted <= l.span.from
 }
 
 // overbooked returns the times at which more pods of a gang lived than its quota Workload paid for.
