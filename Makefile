@@ -10,7 +10,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO_TEST := go test -tags invariants
-# With Go's default, the linter and the API servers of the tests collect garbage for a sixth of their time. Benchmarks have the default.
+# With Go's default, the API servers of the tests collect garbage for a sixth of their time. Benchmarks have the default.
 test test-unit test-manifests test-integration test-e2e test-kueue lint: export GOGC := 400
 comma := ,
 

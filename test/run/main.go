@@ -45,7 +45,7 @@ var jobs = []job{
 	{pkg: "./test/invariants"},
 }
 
-// atOnce is how many processes run specs at the same time: they wait for most of their time, and two cores are busy with the control planes of so many.
+// atOnce is how many processes run specs at the same time. Two cores are always busy with the control planes of so many.
 const atOnce = 4
 
 func main() {

@@ -123,7 +123,8 @@ func awaitHeld(ctx context.Context, admin client.Client) error {
 	return nil
 }
 
-// heldFigures reports the requests in ten minutes: how often each held Job was to be resumed, and all of the JobSet controller and of the manager.
+// heldFigures reports how often each held Job was to be resumed in ten minutes, with the few times for Jobs that passed, and all requests that were counted, for
+// each JobSet that waited.
 func heldFigures(requests requestCounts, heldFor time.Duration, server time.Duration) []figure {
 	inTenMinutes := float64(10*time.Minute) / float64(heldFor)
 	resumes := requests[requestKey{"jobset", "jobs", "update"}] + requests[requestKey{"jobset", "jobs", "patch"}]
