@@ -241,12 +241,33 @@ func (n *Node) PassedOn(id ID, more Amount) Amount {
 
 // Fits reports whether all of a usage is available. An empty usage fits even if more is charged than the limits allow.
 func (n *Node) Fits(u Usage) bool {
+	t := n.tree
+	t.settle()
 	for _, c := range u {
-		if c.Amount > n.Available(c.ID) {
+		if !n.fitsAt(c.ID, c.Amount, t.horizon) || t.horizon == now && t.reservations > 0 && !n.fitsAt(c.ID, c.Amount, afterEvictions) {
 			return false
 		}
 	}
 	return true
+}
+
+// fitsAt reports whether an amount is at most what availableAt returns. It goes up only as far as quota of its own does not suffice.
+func (n *Node) fitsAt(id ID, a Amount, h horizon) bool {
+	for ; int(id) < len(n.cells); n = n.parent {
+		c := &n.cells[id]
+		if n.parent == nil {
+			return a <= c.subtree.Minus(c.usage[h])
+		}
+		own := max(0, c.local-c.usage[h])
+		if a <= own {
+			return true
+		}
+		a -= own
+		if c.quota.BorrowingLimit != MaxAmount && a > (c.subtree-c.local).Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage[h]-c.local)) {
+			return false
+		}
+	}
+	return a <= 0
 }
 
 // Borrows reports whether the subtree would exceed its own quota after another charge. A node without a parent cannot borrow.

@@ -208,6 +208,9 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 		}
 		w.charged[i] -= 3
 		for more := range quota.Amount(12) {
+			if got, want := n.Fits(quota.Usage{{Amount: more}}), more <= n.Available(0); more > 0 && got != want {
+				t.Fatalf("%d fits in %d: %v, and %d are available", more, i, got, n.Available(0))
+			}
 			if got, want := n.Level(0, more), w.level(i, more); got != want {
 				t.Fatalf("%d borrows %d up to level %d, the twin says %d", i, more, got, want)
 			}
@@ -257,6 +260,26 @@ func TestLevelIsWhereBorrowingEnds(t *testing.T) {
 		if got := q.Level(id, a); got != want {
 			t.Errorf("a charge of %d borrows up to level %d, want %d", a, got, want)
 		}
+	}
+}
+
+// TestFitsSparesReservations: what is reserved for later is neither available now nor fits.
+func TestFitsSparesReservations(t *testing.T) {
+	tree := quota.NewTree()
+	id := tree.Index.ID(quota.FlavorResource{Flavor: "a", Resource: "gpu"})
+	cohort, q := tree.AddCohort("c"), tree.AddClusterQueue("q")
+	tree.SetParent(q, cohort)
+	tree.SetQuotas(cohort, map[quota.ID]quota.Quota{id: {Nominal: 10, BorrowingLimit: unlimited, LendingLimit: unlimited}})
+	reserved := quota.Usage{{ID: id, Amount: 6}}
+	q.Reserve(reserved)
+	for amount, want := range map[quota.Amount]bool{4: true, 5: false} {
+		if got := q.Fits(quota.Usage{{ID: id, Amount: amount}}); got != want {
+			t.Errorf("%d of 10 fit beside a reservation of 6: %v, want %v", amount, got, want)
+		}
+	}
+	q.Unreserve(reserved)
+	if !q.Fits(quota.Usage{{ID: id, Amount: 10}}) {
+		t.Error("10 do not fit without the reservation")
 	}
 }
 

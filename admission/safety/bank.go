@@ -161,18 +161,24 @@ func tryToFinish(tree *quota.Tree, waiting []*Claim, until *Claim) (done, left [
 }
 
 // finish lets charged claims finish until a claim that must not be among them can, and reports whether it can. It returns the finished claims in
-// this order, and the others in their original order.
+// this order, and the others in their original order. More may have finished than was necessary.
 func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	if until != nil && until.canFinish() {
 		return nil, waiting, true
 	}
 	// Most are given in an order in which they can finish: as long as they do, nothing is copied.
-	n := 0
+	n, ask := 0, 1
 	for ; n < len(waiting) && !waiting[n].excluded && waiting[n].canFinish(); n++ {
 		waiting[n].Node.Release(waiting[n].Held)
-		if until != nil && until.canFinish() {
-			return waiting[: n+1 : n+1], waiting[n+1:], true
+		if n+1 == ask {
+			if until != nil && until.canFinish() {
+				return waiting[: n+1 : n+1], waiting[n+1:], true
+			}
+			ask = nextAsked(ask)
 		}
+	}
+	if until != nil && until.canFinish() {
+		return waiting[:n:n], waiting[n:], true
 	}
 	if n == len(waiting) {
 		return waiting[:n:n], nil, false
@@ -181,8 +187,13 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	return finishInAnyOrder(done, slices.Clone(waiting[n:]), until)
 }
 
+// nextAsked returns after how many finished claims to ask again whether the awaited claim can finish. To ask costs as much as to let one of them finish, and it
+// is no mistake to ask later: what has been released stays free.
+func nextAsked(done int) int { return done + 1 + done/8 }
+
 // finishInAnyOrder is finish for claims of which the first ones are done, and the first of those left cannot finish yet. It changes both lists.
 func finishInAnyOrder(done, left []*Claim, until *Claim) (_, still []*Claim, ok bool) {
+	ask := nextAsked(len(done))
 	for {
 		still = left[:0]
 		for i, c := range left {
@@ -195,9 +206,15 @@ func finishInAnyOrder(done, left []*Claim, until *Claim) (_, still []*Claim, ok 
 			}
 			c.Node.Release(c.Held)
 			done = append(done, c)
-			if until != nil && until.canFinish() {
-				return done, append(still, left[i+1:]...), true
+			if until != nil && len(done) >= ask {
+				if until.canFinish() {
+					return done, append(still, left[i+1:]...), true
+				}
+				ask = nextAsked(len(done))
 			}
+		}
+		if until != nil && until.canFinish() {
+			return done, still, true
 		}
 		if len(still) == 0 || len(still) == len(left) {
 			return done, still, false
