@@ -75,7 +75,6 @@ func TestRefusalAfterHandBack(t *testing.T) {
 		if !r.writer.nextRefusal(ctx) || len(r.writer.refusals.refused) > 0 {
 			t.Error("the refusal still waits to be written")
 		}
-		r.writer.refusals.queue.ShutDown()
 		r.writer.queue.ShutDown()
 		cancel()
 	})

@@ -98,7 +98,6 @@ func noticed(t *testing.T) (*writer, *server, admission.Notice) {
 	r := &Runner{config: config, wake: make(chan struct{}, 1)}
 	r.writer = newWriter(config, r)
 	t.Cleanup(r.writer.queue.ShutDown)
-	t.Cleanup(r.writer.refusals.queue.ShutDown)
 	return r.writer, s, nextNotice(t, engine)
 }
 

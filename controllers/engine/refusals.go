@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/queue/ranking"
 )
 
 // No accelerator is idle because a refusal is not written yet. So a refusal is written when its reason has stood for a while, changed amounts
@@ -31,72 +31,121 @@ const (
 	spendingWindow = 5
 )
 
-// A backlog has the refusals that are not written yet: of each stage only the newest, with the time from which it may be written.
+// A backlog has the refusals that are not written yet: of each stage only the newest, in the order in which they may be written. It is safe for concurrent
+// use, by one writer. With a hundred thousand stages that wait, it has as many refusals for half an hour, so it keeps little for each.
 type backlog struct {
 	settleAfter time.Duration
-	queue       workqueue.TypedDelayingInterface[admission.StageKey]
 
 	mu      sync.Mutex
 	refused map[admission.StageKey]*unwritten
+	byTime  ranking.Ranking[*unwritten]
+	// earlier has a value when a refusal has become the first one, so that the writer must not sleep longer.
+	earlier chan struct{}
 }
 
 // An unwritten is the newest refusal of a stage.
 type unwritten struct {
-	refuse *admission.Refuse
-	// first is when there was first something to write, since when the refusal has had its reason.
-	first, since time.Time
+	refuse admission.Refuse
+	// first is when there was first something to write, and due is from when on it is written.
+	first, due time.Time
 	// notBefore is the time before which the refusal is not written, if only its amounts differ from what is written.
 	notBefore time.Time
+	index     int
 }
 
+// Precedes is for package ranking.
+func (u *unwritten) Precedes(other *unwritten) bool { return u.due.Before(other.due) }
+
+// Place is for package ranking.
+func (u *unwritten) Place() *int { return &u.index }
+
 func newBacklog(settleAfter time.Duration) *backlog {
-	return &backlog{
-		settleAfter: settleAfter,
-		queue:       workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
-		refused:     map[admission.StageKey]*unwritten{},
-	}
+	return &backlog{settleAfter: settleAfter, refused: map[admission.StageKey]*unwritten{}, earlier: make(chan struct{}, 1)}
 }
 
 // add accepts a refusal, which replaces an earlier one of the stage.
 func (b *backlog) add(d *admission.Refuse, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	settled := now.Add(b.settleAfter)
 	u := b.refused[d.Stage]
 	if u == nil {
-		u = &unwritten{first: now, since: now}
-		b.refused[d.Stage] = u
-	} else if !differsInAmounts(u.refuse.Refusal.Wait(), d.Refusal.Wait()) {
-		u.since = now
+		b.put(&unwritten{refuse: *d, first: now, due: settled})
+		return
 	}
-	u.refuse = d
-	b.queue.AddAfter(d.Stage, b.settleAfter)
+	if latest := u.first.Add(longestSettling * b.settleAfter); latest.Before(settled) {
+		settled = latest
+	}
+	if settled.Before(u.due) || !differsInAmounts(u.refuse.Refusal.Wait(), d.Refusal.Wait()) {
+		u.due = settled
+		b.byTime.Fix(u)
+		b.announce(u)
+	}
+	u.refuse = *d
+}
+
+// put adds the refusal of a stage that has none.
+func (b *backlog) put(u *unwritten) {
+	b.refused[u.refuse.Stage] = u
+	b.byTime.Push(u)
+	b.announce(u)
+}
+
+// announce wakes the writer if a refusal is the first one.
+func (b *backlog) announce(u *unwritten) {
+	if b.byTime.First() == u {
+		select {
+		case b.earlier <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // drop forgets the refusal of a stage.
 func (b *backlog) drop(key admission.StageKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.refused, key)
+	if u := b.refused[key]; u != nil {
+		b.remove(u)
+	}
 }
 
-// take removes the refusal of a stage and returns it, if it may be written.
-func (b *backlog) take(key admission.StageKey, now time.Time) *unwritten {
+func (b *backlog) remove(u *unwritten) {
+	delete(b.refused, u.refuse.Stage)
+	b.byTime.Drop(u)
+}
+
+// next removes and returns the first refusal as soon as it may be written, or nil if the context ends.
+func (b *backlog) next(ctx context.Context) *unwritten {
+	for ctx.Err() == nil {
+		u, wait := b.take(time.Now())
+		if u != nil {
+			return u
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-b.earlier:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// take removes and returns the first refusal, if it may be written now. Otherwise it returns how long to wait, unless another one is announced.
+func (b *backlog) take(now time.Time) (*unwritten, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := b.refused[key]
-	if u == nil {
-		return nil
+	if b.byTime.Len() == 0 {
+		return nil, time.Hour
 	}
-	settled := u.since.Add(b.settleAfter)
-	if latest := u.first.Add(longestSettling * b.settleAfter); latest.Before(settled) {
-		settled = latest
+	u := b.byTime.First()
+	if wait := u.due.Sub(now); wait > 0 {
+		return nil, wait
 	}
-	if wait := settled.Sub(now); wait > 0 {
-		b.queue.AddAfter(key, wait)
-		return nil
-	}
-	delete(b.refused, key)
-	return u
+	b.remove(u)
+	return u, 0
 }
 
 // mayWrite reports whether a refusal that was taken is written over another one now. If only amounts differ, it comes back later.
@@ -110,21 +159,21 @@ func (b *backlog) mayWrite(u *unwritten, written *quotaworkload.Wait, now time.T
 	if !now.Before(u.notBefore) {
 		return true
 	}
-	b.putBack(u, u.notBefore.Sub(now))
+	b.putBack(u, now, u.notBefore.Sub(now))
 	return false
 }
 
-// putBack lets a refusal that was taken come back after a delay, unless there is a newer one of the stage by then.
-func (b *backlog) putBack(u *unwritten, delay time.Duration) {
+// putBack lets a refusal that was taken come back after a delay, unless there is a newer one of the stage by then. Another reason then has to settle, too.
+func (b *backlog) putBack(u *unwritten, now time.Time, delay time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := u.refuse.Stage
-	if newer := b.refused[key]; newer != nil {
+	if newer := b.refused[u.refuse.Stage]; newer != nil {
 		newer.notBefore = u.notBefore
 		return
 	}
-	b.refused[key] = u
-	b.queue.AddAfter(key, delay)
+	u.due = now.Add(delay)
+	u.first = u.due
+	b.put(u)
 }
 
 // differsInAmounts reports whether two refusals have the same reason, and messages that differ only in numbers, if at all. That of another flavor differs

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,19 +51,15 @@ func TestBacklog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, began := newBacklog(time.Second), time.Now()
 				got := map[time.Duration]string{}
+				ctx, stop := context.WithCancel(t.Context())
 				go func() {
 					var written *quotaworkload.Wait
-					for {
-						key, shutdown := b.queue.Get()
-						if shutdown {
-							return
-						}
-						if u := b.take(key, time.Now()); u != nil && b.mayWrite(u, written, time.Now()) {
+					for u := b.next(ctx); u != nil; u = b.next(ctx) {
+						if b.mayWrite(u, written, time.Now()) {
 							wait := u.refuse.Refusal.Wait()
 							written = &wait
 							got[time.Since(began)] = wait.Message
 						}
-						b.queue.Done(key)
 					}
 				}()
 				for _, r := range test.refusals {
@@ -70,7 +67,7 @@ func TestBacklog(t *testing.T) {
 					b.add(&admission.Refuse{Stage: stage, Refusal: admission.Refusal{Message: r.message}}, time.Now())
 				}
 				time.Sleep(2 * time.Minute)
-				b.queue.ShutDown()
+				stop()
 				synctest.Wait()
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("written: -want +got\n%s", diff)
@@ -87,16 +84,14 @@ func TestBacklog(t *testing.T) {
 func TestPutBackKeepsTheNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBacklog(time.Second)
-		defer b.queue.ShutDown()
 		stage := admission.StageKey{Namespace: "n", Name: "w"}
 		b.add(&admission.Refuse{Stage: stage, Refusal: admission.Refusal{Message: "old"}}, time.Now())
-		time.Sleep(time.Second)
-		taken := b.take(stage, time.Now())
+		taken := b.next(t.Context())
 		b.add(&admission.Refuse{Stage: stage, Refusal: admission.Refusal{Message: "new"}}, time.Now())
-		b.putBack(taken, time.Minute)
-		time.Sleep(time.Second)
-		if u := b.take(stage, time.Now()); u == nil || u.refuse.Refusal.Message != "new" {
-			t.Errorf("take() = %v, want the newer refusal", u)
+		b.putBack(taken, time.Now(), time.Minute)
+		began := time.Now()
+		if u := b.next(t.Context()); u.refuse.Refusal.Message != "new" || time.Since(began) != time.Second {
+			t.Errorf("%v comes back after %s, want the newer refusal after a second", u, time.Since(began))
 		}
 	})
 }

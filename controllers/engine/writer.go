@@ -132,7 +132,6 @@ func (w *writer) run(ctx context.Context) {
 	})
 	<-ctx.Done()
 	w.queue.ShutDown()
-	w.refusals.queue.ShutDown()
 	workers.Wait()
 }
 
@@ -163,16 +162,11 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 	return true
 }
 
-// nextRefusal writes one refusal, unless it no longer holds or may not be written yet.
+// nextRefusal writes one refusal, unless it no longer holds or may not be written yet. It returns false when the context has ended.
 func (w *writer) nextRefusal(ctx context.Context) bool {
-	key, shutdown := w.refusals.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer w.refusals.queue.Done(key)
-	u := w.refusals.take(key, time.Now())
+	u := w.refusals.next(ctx)
 	if u == nil {
-		return true
+		return false
 	}
 	w.refusing <- struct{}{}
 	isWritten := w.refuse(ctx, u)
@@ -281,7 +275,7 @@ func asksFor(workload *kueue.Workload, given *kueue.Admission) bool {
 // refuse writes why a stage waits, and reports whether it has tried to. A conflict means that the Workload has changed: then the engine will check it
 // again.
 func (w *writer) refuse(ctx context.Context, u *unwritten) bool {
-	d := u.refuse
+	d := &u.refuse
 	if w.config.Beside && !w.leads(ctx, d.Stage) {
 		return false
 	}
@@ -338,7 +332,7 @@ func (w *writer) retryRefusal(u *unwritten) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.orders[u.refuse.Stage]) == 0 {
-		w.refusals.putBack(u, w.retries.When(u.refuse.Stage))
+		w.refusals.putBack(u, time.Now(), w.retries.When(u.refuse.Stage))
 	}
 }
 
