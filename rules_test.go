@@ -110,7 +110,7 @@ var layers = map[string][]string{
 	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
 	// how to watch and what the API server has, for the controllers.
 	"controllers": {
-		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
+		"apis", "queue", "queue/ranking", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
 	// forecast simulates what follows from the cache.
