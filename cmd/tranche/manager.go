@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/cmd/tranche/garbage"
+	"github.com/tranche-dev/tranche/cmd/tranche/logger"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/dashboard"
@@ -68,7 +69,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 		return err
 	}
 	garbage.Let(50) // most of the heap are objects that stay
-	log := newLogger(config)
+	log := logger.New(&config.Logging)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	_, restConfig, err := query.LoadKubeconfig(flags.kubeconfig, versionText())

@@ -5,21 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
-	"github.com/go-logr/logr"
-	uberzap "go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -34,38 +28,6 @@ import (
 	"github.com/tranche-dev/tranche/controllers/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
-
-func newLogger(config *configapi.Configuration) logr.Logger {
-	return zap.New(zap.UseDevMode(config.Logging.Format == configapi.LogText), zap.Level(zapLevel(*config.Logging.Verbosity)),
-		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return calmCore{core} })))
-}
-
-// A calmCore drops errors that only report that a namespace is being deleted: a new object there would be deleted with it.
-type calmCore struct{ zapcore.Core }
-
-// With implements zapcore.Core.
-func (c calmCore) With(fields []zapcore.Field) zapcore.Core { return calmCore{c.Core.With(fields)} }
-
-// Check implements zapcore.Core.
-func (c calmCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(entry.Level) {
-		return checked.AddCore(entry, c)
-	}
-	return checked
-}
-
-// Write implements zapcore.Core.
-func (c calmCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	if slices.ContainsFunc(fields, isOfTerminatingNamespace) {
-		return nil
-	}
-	return c.Core.Write(entry, fields)
-}
-
-func isOfTerminatingNamespace(field zapcore.Field) bool {
-	err, isError := field.Interface.(error)
-	return isError && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-}
 
 // newManager returns a manager whose cache contains only what it needs.
 func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.Manager, error) {
@@ -196,9 +158,4 @@ func stripPod(object any) (any, error) {
 		}
 	}
 	return stripped, nil
-}
-
-// zapLevel converts our verbosity, which grows with detail, to zap's level, which falls.
-func zapLevel(verbosity int32) zapcore.Level {
-	return zapcore.Level(-verbosity) //nolint:gosec // the configuration allows 0 to 10
 }
