@@ -115,7 +115,7 @@ var layers = map[string][]string{
 	},
 	// forecast simulates what follows from the cache.
 	"controllers/forecast": {
-		"apis", "queue/ranking", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator", "controllers/metrics",
+		"apis", "queue/ranking", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator", "controllers/metrics", "controllers/internal/informer",
 	},
 	// The dashboard of the manager is fed from its cache.
 	"controllers/dashboard": {

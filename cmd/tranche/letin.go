@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
@@ -20,9 +20,9 @@ import (
 
 // searchLetIn returns the search of the verb explain for what would let quota Workloads in, in the objects of the cache. The limit of predictions holds for
 // it, too.
-func searchLetIn(cache client.Reader, config *configapi.Configuration) dashboard.Search {
+func searchLetIn(objects cache.Informers, config *configapi.Configuration) dashboard.Search {
 	return func(ctx context.Context, workloads []types.NamespacedName) (map[string]*model.LetIn, error) {
-		s, err := forecast.Read(ctx, cache, config, time.Now())
+		s, err := forecast.Read(ctx, objects, config, time.Now())
 		if err != nil {
 			return nil, err
 		}

@@ -155,12 +155,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
-		leftover.SetupWithManager(mgr, leftover.Config{Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespaces: namespaces}),
+		leftover.SetupWithManager(mgr, leftover.Config{Runner: runner, Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespaces: namespaces}),
 		visibility.SetupWithManager(mgr, throttle, config.Visibility),
 		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{
 			Settings: config.Dashboard, Engine: throttle, Search: searchLetIn(mgr.GetCache(), config), Version: versionText(),
 		}),
-		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
+		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
 	)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -19,21 +21,38 @@ import (
 
 // A slowCache is a cache of which each reading takes some time.
 type slowCache struct {
-	client.Reader
+	cache.Cache
 	takes  time.Duration
-	kinds  int // how many of them are read in a round
 	worked *atomic.Int64
 	fails  error
 }
 
-// List implements client.Reader.
-func (c slowCache) List(context.Context, client.ObjectList, ...client.ListOption) error {
+// GetInformer implements cache.Informers.
+func (c slowCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	time.Sleep(c.takes)
 	c.worked.Add(int64(c.takes))
-	return c.fails
+	return informerOf(), c.fails
 }
 
-func newPredictor(cache client.Reader) *Predictor {
+// An informerWith has a store, and nothing else.
+type informerWith struct {
+	cache.Informer
+	store toolscache.Store
+}
+
+// GetStore implements toolscache.SharedIndexInformer.
+func (i informerWith) GetStore() toolscache.Store { return i.store }
+
+// informerOf returns an informer that has observed some objects.
+func informerOf(objects ...client.Object) cache.Informer {
+	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	for _, object := range objects {
+		_ = store.Add(object) // fails only for what is no object
+	}
+	return informerWith{store: store}
+}
+
+func newPredictor(cache cache.Cache) *Predictor {
 	config := &configapi.Configuration{}
 	config.SetDefaults()
 	m := metrics.New(metrics.Replica{})
@@ -46,9 +65,9 @@ func newPredictor(cache client.Reader) *Predictor {
 // TestShare: the work takes at most a twentieth of the time, however long it takes and whether it succeeds, and is not repeated within the interval.
 func TestShare(t *testing.T) {
 	for name, c := range map[string]slowCache{
-		"slow":   {takes: time.Second, kinds: 14},
-		"fast":   {takes: time.Millisecond, kinds: 14},
-		"broken": {takes: time.Second, kinds: 1, fails: errors.New("no cache")},
+		"slow":   {takes: time.Second},
+		"fast":   {takes: time.Millisecond},
+		"broken": {takes: time.Second, fails: errors.New("no cache")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +83,8 @@ func TestShare(t *testing.T) {
 				}
 				worked := time.Duration(c.worked.Load())
 				// Reading the kinds once an interval is all the work there is.
-				round := time.Duration(c.kinds) * c.takes
+				const kinds = 14
+				round := kinds * c.takes
 				if most := min(hours*time.Hour/20, hours*60*round); worked > most+round || worked < most*9/10 {
 					t.Errorf("worked %s in %d hours", worked, hours)
 				}
@@ -127,28 +147,29 @@ func TestComplete(t *testing.T) {
 
 // A treesCache has four ClusterQueues, and a quota Workload in three of them. If lost is true, there is one whose LocalQueue does not exist.
 type treesCache struct {
-	client.Reader
+	cache.Cache
 	lost bool
 }
 
-// List implements client.Reader.
-func (c treesCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+// GetInformer implements cache.Informers.
+func (c treesCache) GetInformer(_ context.Context, kind client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	var objects []client.Object
 	for _, name := range []string{"a", "b", "c", "idle"} {
 		meta := metav1.ObjectMeta{Namespace: "ml", Name: name}
-		switch list := list.(type) {
-		case *kueue.ClusterQueueList:
-			list.Items = append(list.Items, kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		case *kueue.LocalQueueList:
-			list.Items = append(list.Items, kueue.LocalQueue{ObjectMeta: meta, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}})
-		case *kueue.WorkloadList:
+		switch kind.(type) {
+		case *kueue.ClusterQueue:
+			objects = append(objects, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		case *kueue.LocalQueue:
+			objects = append(objects, &kueue.LocalQueue{ObjectMeta: meta, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}})
+		case *kueue.Workload:
 			if name != "idle" {
-				list.Items = append(list.Items, kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(name)}})
+				objects = append(objects, &kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(name)}})
 			}
 		}
 	}
-	if list, is := list.(*kueue.WorkloadList); is && c.lost {
+	if _, is := kind.(*kueue.Workload); is && c.lost {
 		meta := metav1.ObjectMeta{Namespace: "ml", Name: "lost"}
-		list.Items = append(list.Items, kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: "nowhere"}})
+		objects = append(objects, &kueue.Workload{ObjectMeta: meta, Spec: kueue.WorkloadSpec{QueueName: "nowhere"}})
 	}
-	return nil
+	return informerOf(objects...), nil
 }

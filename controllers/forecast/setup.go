@@ -12,7 +12,7 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/metrics"
@@ -28,7 +28,7 @@ const (
 // A Config configures a Predictor.
 type Config struct {
 	// Cache reads objects from the cache.
-	Cache client.Reader
+	Cache cache.Cache
 	// Configuration is that of the manager, with its defaults.
 	Configuration *configapi.Configuration
 	// Metrics counts predictions.

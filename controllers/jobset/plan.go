@@ -54,7 +54,7 @@ func (f *planPublisher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, nil
 	}
 	var js jobsetapi.JobSet
-	if err := f.reconciler.config.Client.Get(ctx, req.NamespacedName, &js); err != nil {
+	if err := f.reconciler.config.Client.Get(ctx, req.NamespacedName, &js, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	return ctrl.Result{}, f.publish(ctx, &js)
@@ -66,7 +66,7 @@ func (f *planPublisher) publishAll(ctx context.Context) error {
 	defer f.mu.Unlock()
 	f.decides = true
 	var list jobsetapi.JobSetList
-	if err := f.reconciler.config.Client.List(ctx, &list); err != nil {
+	if err := f.reconciler.config.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list JobSets: %w", err)
 	}
 	for i := range list.Items {

@@ -199,7 +199,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 // jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, a ResourceClaimTemplate to those of them that name it, and a
 // class to all JobSets that may use it, by name or by default. Such objects change rarely.
 func (r *Reconciler) jobSetsOf(ctx context.Context, object client.Object) []reconcile.Request {
-	var options []client.ListOption
+	options := []client.ListOption{client.UnsafeDisableDeepCopy}
 	uses := func(*jobsetapi.JobSet) bool { return true }
 	switch object.(type) {
 	case *corev1.Namespace:

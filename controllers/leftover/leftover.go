@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -48,8 +51,9 @@ const (
 type Config struct {
 	// Runner owns the admission engine.
 	Runner *engine.Runner
-	// Client reads from the cache and writes. Live reads past the cache.
+	// Client reads from the cache and writes. Cache is the same one. Live reads past the cache.
 	Client client.Client
+	Cache  cache.Informers
 	Live   client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
@@ -59,7 +63,7 @@ type Config struct {
 
 // SetupWithManager starts the sweeper.
 func SetupWithManager(mgr ctrl.Manager, config Config) error {
-	if config.Runner == nil || config.Client == nil || config.Live == nil || config.Recorder == nil || config.Namespaces == nil {
+	if config.Runner == nil || config.Client == nil || config.Cache == nil || config.Live == nil || config.Recorder == nil || config.Namespaces == nil {
 		return errors.New("leftover.Config: all fields are required")
 	}
 	s := &sweeper{config: config, writer: apply.Writer{Client: config.Client, Runner: config.Runner, Recorder: config.Recorder}}
@@ -148,15 +152,15 @@ func (s *sweeper) eachOfKueue(ctx context.Context, since time.Time, visit func(*
 		kind, ok := leftover.Of(workload)
 		return kind, ok && adoption.IsOlder(workload, since)
 	}
-	var cached kueue.WorkloadList
-	if err := s.config.Client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list Workloads of Kueue: %w", err)
+	cached, err := informer.All(ctx, s.config.Cache, &kueue.Workload{})
+	if err != nil {
+		return err
 	}
-	hasAny := false
-	for i := 0; i < len(cached.Items) && !hasAny; i++ {
-		_, hasAny = kindOf(&cached.Items[i])
+	isOfKueue := func(workload *kueue.Workload) bool {
+		_, ok := kindOf(workload)
+		return ok
 	}
-	if !hasAny {
+	if !slices.ContainsFunc(cached, isOfKueue) {
 		return nil
 	}
 	for next := ""; ; {

@@ -130,7 +130,7 @@ func jobOfWorkload(_ context.Context, object client.Object) []reconcile.Request 
 // default. Such objects change rarely.
 func (r *Reconciler) jobsOf(ctx context.Context, object client.Object) []reconcile.Request {
 	selected := client.MatchingLabels{apis.HoldLabel: apis.HoldQueued}
-	options := []client.ListOption{selected}
+	options := []client.ListOption{selected, client.UnsafeDisableDeepCopy}
 	switch object.(type) {
 	case *corev1.Namespace:
 		options = append(options, client.InNamespace(object.GetName()))

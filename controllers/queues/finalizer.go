@@ -8,10 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -81,16 +84,19 @@ func (r *finalizerReconciler[T]) setUp(ctx context.Context, mgr ctrl.Manager, ob
 				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 			}
 			return requests
-		})).
+		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, recreated))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
 		Complete(reconcile.AsReconciler(r.client, r))
 }
+
+// recreated passes on that an object was deleted and created again while it was not watched, which the cache reports as one change.
+var recreated = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 
 // Reconcile adds the finalizer to an object that is in use, and removes it from one that is being deleted and is not.
 func (r *finalizerReconciler[T]) Reconcile(ctx context.Context, object T) (ctrl.Result, error) {
 	name := object.GetName()
 	var users kueue.ClusterQueueList
-	if err := r.client.List(ctx, &users, client.MatchingFields{r.index: name}); err != nil {
+	if err := r.client.List(ctx, &users, client.MatchingFields{r.index: name}, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list the ClusterQueues with %s %s: %w", r.kind, name, err)
 	}
 	isUsed := len(users.Items) > 0

@@ -67,7 +67,7 @@ func classOf(object client.Object) []string {
 // Reconcile sets the priority of all quota Workloads of a WorkloadPriorityClass to its value.
 func (r *priorityReconciler) Reconcile(ctx context.Context, class *kueue.WorkloadPriorityClass) (ctrl.Result, error) {
 	var list kueue.WorkloadList
-	if err := r.client.List(ctx, &list, client.MatchingFields{indexClass: class.Name}); err != nil {
+	if err := r.client.List(ctx, &list, client.MatchingFields{indexClass: class.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list quota Workloads of WorkloadPriorityClass %q: %w", class.Name, err)
 	}
 	var problems []error

@@ -21,11 +21,13 @@ import (
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
@@ -50,7 +52,7 @@ type Config struct {
 	// Engine is the engine to audit.
 	Engine Engine
 	// Cache reads quota Workloads and ClusterQueues from the same cache as the engine's observations.
-	Cache client.Reader
+	Cache cache.Cache
 	// Live reads past the cache.
 	Live client.Reader
 	// Recorder emits Events.
@@ -107,13 +109,13 @@ func (a *Auditor) Start(ctx context.Context) error {
 
 // compare runs one check.
 func (a *Auditor) compare(ctx context.Context) error {
-	var list kueue.WorkloadList
-	if err := a.config.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list quota Workloads: %w", err)
+	workloads, err := informer.All(ctx, a.config.Cache, &kueue.Workload{})
+	if err != nil {
+		return err
 	}
-	objects := make([]Holding, len(list.Items))
-	for i := range list.Items {
-		objects[i] = HoldingOf(&list.Items[i])
+	objects := make([]Holding, len(workloads))
+	for i, w := range workloads {
+		objects[i] = HoldingOf(w)
 	}
 	var chargeSnapshot admission.ChargeSnapshot
 	if err := a.config.Engine.View(ctx, func(e *admission.Engine) { chargeSnapshot = e.ChargeSnapshot() }); err != nil {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -62,7 +63,7 @@ func (l listener) Observe(event admission.Event) { l.Apply(event) }
 
 // A shelf holds one quota Workload, or none.
 type shelf struct {
-	client.Reader
+	cache.Cache
 	workload *kueue.Workload
 }
 

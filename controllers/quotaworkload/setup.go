@@ -146,7 +146,7 @@ func clusterQueueOf(object client.Object) []string {
 func (r *Reconciler) ofClusterQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	requests := r.workloads(ctx, client.MatchingFields{indexUnchecked: object.GetName()})
 	var queues kueue.LocalQueueList
-	if err := r.config.Client.List(ctx, &queues, client.MatchingFields{indexClusterQueue: object.GetName()}); err != nil {
+	if err := r.config.Client.List(ctx, &queues, client.MatchingFields{indexClusterQueue: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing LocalQueues", "because of", object.GetName())
 	}
 	for i := range queues.Items {
@@ -162,7 +162,7 @@ func (r *Reconciler) ofLocalQueue(ctx context.Context, object client.Object) []r
 
 func (r *Reconciler) workloads(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var list kueue.WorkloadList
-	if err := r.config.Client.List(ctx, &list, options...); err != nil {
+	if err := r.config.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing quota Workloads of a queue")
 		return nil
 	}

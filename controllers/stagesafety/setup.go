@@ -88,7 +88,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) (*Sa
 // ofCheck maps an AdmissionCheck to the quota Workloads that wait for it: it may be observed after them.
 func (r *reconciler) ofCheck(ctx context.Context, check client.Object) []reconcile.Request {
 	var list kueue.WorkloadList
-	if err := r.config.Client.List(ctx, &list, client.MatchingFields{indexPending: check.GetName()}); err != nil {
+	if err := r.config.Client.List(ctx, &list, client.MatchingFields{indexPending: check.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing quota Workloads of an AdmissionCheck")
 		return nil
 	}

@@ -68,7 +68,7 @@ var _ = Describe("The quota audit", Ordered, func() {
 				return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID}
 			})).To(Succeed())
 		audit := quotaaudit.Config{
-			Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Period: 2 * time.Second,
+			Engine: runner, Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Period: 2 * time.Second,
 		}
 		Expect(quotaaudit.SetupWithManager(mgr, audit)).To(Succeed())
 		done := make(chan struct{})

@@ -48,6 +48,27 @@ func Watch[T client.Object](ctx context.Context, c cache.Informers, kind T, h Ha
 	return registration.HasSynced, nil
 }
 
+// All returns the objects of one kind in the cache, in any order. They still belong to the cache and must not be changed. A list, also without deep copies,
+// would copy the struct of each: 68 MiB for a hundred thousand quota Workloads.
+func All[T client.Object](ctx context.Context, c cache.Informers, kind T) ([]T, error) {
+	informer, err := c.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("read %T from the cache: %w", kind, err)
+	}
+	stored, ok := informer.(interface{ GetStore() toolscache.Store })
+	if !ok {
+		return nil, fmt.Errorf("read %T from the cache: %T has no store", kind, informer)
+	}
+	objects := stored.GetStore().List()
+	all := make([]T, 0, len(objects))
+	for _, object := range objects {
+		if typed, ok := object.(T); ok {
+			all = append(all, typed)
+		}
+	}
+	return all, nil
+}
+
 func call[T client.Object](f func(T), object any) {
 	if typed, ok := object.(T); ok && f != nil {
 		f(typed)

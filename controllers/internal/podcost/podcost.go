@@ -28,7 +28,7 @@ type Reader struct {
 // Limits returns the defaults that the LimitRanges of a namespace give to its pods.
 func (r Reader) Limits(ctx context.Context, namespace string) (podresources.Limits, error) {
 	var ranges corev1.LimitRangeList
-	if err := r.Client.List(ctx, &ranges, client.InNamespace(namespace)); err != nil {
+	if err := r.Client.List(ctx, &ranges, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return podresources.Limits{}, fmt.Errorf("list LimitRanges of namespace %s: %w", namespace, err)
 	}
 	all := make([]*corev1.LimitRange, len(ranges.Items))
