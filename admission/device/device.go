@@ -164,6 +164,13 @@ func Resources(pod *corev1.PodTemplateSpec) []corev1.ResourceName {
 	return names
 }
 
+// IsCharged reports whether a pod template has fields that only Charge and Inherit may set.
+func IsCharged(pod *corev1.PodTemplateSpec) bool {
+	_, ofClaims := pod.Annotations[apis.ClaimTemplatesAnnotation]
+	_, ofDevices := pod.Annotations[apis.DevicesAnnotation]
+	return ofClaims || ofDevices
+}
+
 // Forget removes fields that only Charge and Inherit may set.
 func Forget(pod *corev1.PodTemplateSpec) {
 	pod.Annotations = maps.Clone(pod.Annotations)

@@ -19,17 +19,26 @@ import (
 // withClusterDefaults returns the spec of the JobSet with the fields that the API server will add to its pods: the init container in which
 // the pods of a group wait for each other, the overhead of their RuntimeClasses, and the defaults of the LimitRanges of the namespace.
 // Quota must count them. Resource claims are replaced by the resources that are charged for their devices; problem says why that is
-// impossible. withClusterDefaults does not change the JobSet.
+// impossible. withClusterDefaults does not change the JobSet. If nothing is added, it returns the spec of the JobSet and copies nothing: the engine keeps what
+// it returns.
 func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, problem string, err error) {
 	costs := podcost.Reader{Client: r.config.Client, Devices: r.config.Devices}
 	limits, err := costs.Limits(ctx, js.Namespace)
 	if err != nil {
 		return nil, "", err
 	}
+	waits := func(job *jobsetapi.ReplicatedJob) bool {
+		return r.config.Waiting != nil && job.Template.Annotations[apis.GroupStartAnnotation] != ""
+	}
+	if !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(job jobsetapi.ReplicatedJob) bool {
+		return waits(&job) || podcost.Changes(&job.Template.Spec.Template, limits)
+	}) {
+		return &js.Spec, "", nil
+	}
 	spec = js.Spec.DeepCopy()
 	for i := range spec.ReplicatedJobs {
 		pod := &spec.ReplicatedJobs[i].Template.Spec.Template.Spec
-		if r.config.Waiting != nil && spec.ReplicatedJobs[i].Template.Annotations[apis.GroupStartAnnotation] != "" {
+		if waits(&spec.ReplicatedJobs[i]) {
 			pod.InitContainers = slices.Insert(pod.InitContainers, 0, *r.config.Waiting.DeepCopy())
 		}
 		if err := costs.AddDefaults(ctx, pod, limits); err != nil {

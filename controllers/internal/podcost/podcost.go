@@ -38,6 +38,11 @@ func (r Reader) Limits(ctx context.Context, namespace string) (podresources.Limi
 	return podresources.Merge(all), nil
 }
 
+// Changes reports whether AddDefaults or ChargeDevices may change a pod template.
+func Changes(pod *corev1.PodTemplateSpec, limits podresources.Limits) bool {
+	return pod.Spec.RuntimeClassName != nil || device.IsCharged(pod) || len(pod.Spec.ResourceClaims) > 0 || limits.Effective(&pod.Spec, nil) != &pod.Spec
+}
+
 // AddDefaults adds to a pod the defaults of the LimitRanges of its namespace, and the overhead of its RuntimeClass.
 func (r Reader) AddDefaults(ctx context.Context, pod *corev1.PodSpec, limits podresources.Limits) error {
 	var class nodev1.RuntimeClass
