@@ -6,10 +6,13 @@ import (
 	"reflect"
 	"sync"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 const (
@@ -18,8 +21,9 @@ const (
 	maxTexts  = 1 << 16
 )
 
-// A Sharer lets quota Workloads share what is equal in many of them: of a hundred thousand pending ones most equal another one in all that their pods ask for,
-// wait for the same, and have the same queue. Objects of a cache are not changed, so that they can share parts. A Sharer is safe for concurrent use.
+// A Sharer lets objects share what is equal in many of them. Of a hundred thousand pending quota Workloads most equal another one in all that their pods ask
+// for, wait for the same, and have the same queue. The Jobs of a ReplicatedJob have equal containers, and a JobSet has the same ones after a change of its status
+// as before. Objects of a cache are not changed, so that they can share parts. A Sharer is safe for concurrent use.
 type Sharer struct {
 	seed maphash.Seed
 	mu   sync.Mutex
@@ -33,17 +37,48 @@ func NewSharer() *Sharer {
 	return &Sharer{seed: maphash.MakeSeed(), known: lru.New(maxShared), texts: map[string]string{}}
 }
 
-// Transform is the transform of a cache: it removes the managed fields of an object, and lets a quota Workload share what equals a part of another one.
+// Transform is the transform of a cache: it removes the managed fields of an object, and lets a quota Workload, a JobSet or a Job share what equals a part of
+// another one.
 func (s *Sharer) Transform(object any) (any, error) {
 	object, err := cache.TransformStripManagedFields()(object)
-	if w, isWorkload := object.(*kueue.Workload); err == nil && isWorkload {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		w.Spec.PodSets = shared(s, w.Spec.PodSets, s.hashPodSets)
-		w.Status.ResourceRequests = shared(s, w.Status.ResourceRequests, s.hashRequests)
-		s.shareTexts(w)
+	if err != nil {
+		return object, err
 	}
-	return object, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch o := object.(type) {
+	case *kueue.Workload:
+		o.Spec.PodSets = shared(s, o.Spec.PodSets, s.hashPodSets)
+		o.Status.ResourceRequests = shared(s, o.Status.ResourceRequests, s.hashRequests)
+		s.shareTexts(o)
+	case *jobsetapi.JobSet:
+		for i := range o.Spec.ReplicatedJobs {
+			s.sharePod(&o.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec)
+		}
+	case *batchv1.Job:
+		s.sharePod(&o.Spec.Template.Spec)
+		s.shareMetadata(o)
+	}
+	return object, nil
+}
+
+// sharePod shares the containers of a pod, which are most of it.
+func (s *Sharer) sharePod(pod *corev1.PodSpec) {
+	pod.Containers = shared(s, pod.Containers, s.hashContainers)
+	pod.InitContainers = shared(s, pod.InitContainers, s.hashContainers)
+}
+
+// shareMetadata shares what the labels and annotations of a Job, of its pods and of other Jobs have in common: the keys, and the values that occur in both.
+func (s *Sharer) shareMetadata(job *batchv1.Job) {
+	for _, all := range []map[string]string{job.Labels, job.Annotations, job.Spec.Template.Labels, job.Spec.Template.Annotations} {
+		for key, value := range all {
+			share(s, &key)
+			if of, also := job.Labels[key]; also && of == value {
+				value = of
+			}
+			all[key] = value
+		}
+	}
 }
 
 // A listKey is the type of the elements of a list, and a hash of a part of it.
@@ -110,7 +145,7 @@ func share[T ~string](s *Sharer, text *T) {
 	s.texts[string(*text)] = string(*text)
 }
 
-// hashPodSets returns a hash of what most often differs: names, counts, images and requests.
+// hashPodSets returns a hash of what most often differs: names, counts and containers.
 func (s *Sharer) hashPodSets(podSets []kueue.PodSet) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
@@ -118,13 +153,31 @@ func (s *Sharer) hashPodSets(podSets []kueue.PodSet) uint64 {
 		p := &podSets[i]
 		writeStrings(&h, string(p.Name))
 		maphash.WriteComparable(&h, p.Count)
-		for k := range p.Template.Spec.Containers {
-			c := &p.Template.Spec.Containers[k]
-			writeStrings(&h, c.Name, c.Image)
-			writeAmounts(&h, c.Resources.Requests)
-		}
+		writeContainers(&h, p.Template.Spec.Containers)
 	}
 	return h.Sum64()
+}
+
+func (s *Sharer) hashContainers(containers []corev1.Container) uint64 {
+	var h maphash.Hash
+	h.SetSeed(s.seed)
+	writeContainers(&h, containers)
+	return h.Sum64()
+}
+
+// writeContainers writes what most often differs: names, images, what is run, and requests.
+func writeContainers(h *maphash.Hash, containers []corev1.Container) {
+	for i := range containers {
+		c := &containers[i]
+		// The API server sets the policy in Jobs, and not in JobSets: otherwise each would take the place of the other.
+		writeStrings(h, c.Name, c.Image, string(c.ImagePullPolicy))
+		writeStrings(h, c.Command...)
+		writeStrings(h, c.Args...)
+		for k := range c.Env {
+			writeStrings(h, c.Env[k].Name, c.Env[k].Value)
+		}
+		writeAmounts(h, c.Resources.Requests)
+	}
 }
 
 func (s *Sharer) hashRequests(all []kueue.PodSetRequest) uint64 {

@@ -7,11 +7,13 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/cmd/tranche/cached"
 )
 
@@ -56,7 +58,8 @@ func TestTransform(t *testing.T) {
 		"requests": {func(p *kueue.PodSet) {
 			p.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("5")
 		}, false},
-		"not hashed": {func(p *kueue.PodSet) { p.Template.Spec.Containers[0].Args[0] = "--steps=2" }, false},
+		"arguments":  {func(p *kueue.PodSet) { p.Template.Spec.Containers[0].Args[0] = "--steps=2" }, false},
+		"not hashed": {func(p *kueue.PodSet) { p.Template.Spec.Containers[0].WorkingDir = "/data" }, false},
 		"toleration": {func(p *kueue.PodSet) { p.Template.Spec.Tolerations = []corev1.Toleration{{Key: "spot"}} }, false},
 	}
 	for name, test := range tests {
@@ -72,6 +75,57 @@ func TestTransform(t *testing.T) {
 				t.Error("the pod sets of two equal ones are not shared")
 			}
 		})
+	}
+}
+
+// TestPods: the Jobs of a ReplicatedJob share their containers with each other, and a JobSet with itself before a change of its status, also if both change in
+// turn. The API server sets more fields of a Job.
+func TestPods(t *testing.T) {
+	pod := func(steps string) corev1.PodTemplateSpec {
+		template := workload("").Spec.PodSets[0].Template
+		template.Spec.Containers[0].Args[0] = steps
+		return template
+	}
+	s := cached.NewSharer()
+	jobSet := func(steps string, restarts int32) []corev1.Container {
+		js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: make([]jobsetapi.ReplicatedJob, 1)}}
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template = pod(steps)
+		js.Status.Restarts = restarts
+		want := js.DeepCopy()
+		if _, err := s.Transform(js); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, js); diff != "" {
+			t.Errorf("Transform() changes a JobSet: -want +got\n%s", diff)
+		}
+		return js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers
+	}
+	job := func(name, steps string) []corev1.Container {
+		labels := func() map[string]string {
+			return map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/job-key": name}
+		}
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels()}, Spec: batchv1.JobSpec{Template: pod(steps)}}
+		j.Spec.Template.Labels = labels()
+		j.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
+		want := j.DeepCopy()
+		if _, err := s.Transform(j); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, j); diff != "" {
+			t.Errorf("Transform() changes a Job: -want +got\n%s", diff)
+		}
+		return j.Spec.Template.Spec.Containers
+	}
+	js, first, other := jobSet("--steps=1", 0), job("js-train-0", "--steps=1"), jobSet("--steps=2", 0)
+	again, second := jobSet("--steps=1", 1), job("js-train-1", "--steps=1")
+	if unsafe.SliceData(js) != unsafe.SliceData(again) {
+		t.Error("a JobSet does not share its containers with itself before a restart")
+	}
+	if unsafe.SliceData(first) != unsafe.SliceData(second) {
+		t.Error("the Jobs of a ReplicatedJob do not share their containers")
+	}
+	if unsafe.SliceData(js) == unsafe.SliceData(other) {
+		t.Error("JobSets with other arguments share their containers")
 	}
 }
 
