@@ -163,6 +163,18 @@ func podsReady(enable bool, limit *int32) configapi.WaitForPodsReady {
 	return c.WaitForPodsReady
 }
 
+// TestIdle: a quota Workload that only waits is not reconciled.
+func TestIdle(t *testing.T) {
+	r := &Reconciler{config: Config{PodsReady: podsReady(true, nil)}}
+	waits := pending().with(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", 0)
+	if r.hasStep(pending().Workload, at(1)) || r.hasStep(waits.Workload, at(1)) {
+		t.Error("a pending quota Workload is reconciled")
+	}
+	if !r.hasStep(unchecked().Workload, at(1)) {
+		t.Error("a quota Workload that waits for AdmissionChecks is not reconciled")
+	}
+}
+
 // told returns in one line what a reconcile writes.
 func told(before *kueue.Workload, w *workloadstatus.Step) string {
 	var parts []string

@@ -76,6 +76,9 @@ func TestPassesEnd(t *testing.T) {
 		for range 8 {
 			w := workloadstatus.Next(s, &config, now)
 			isWrite := w.Deactivate || len(w.RemoveChecks) > 0 || w.Status != nil && workloadstatus.Differs(s.Workload, w.Status)
+			if r := (&Reconciler{config: Config{PodsReady: config}}); (isWrite || w.RequeueAfter > 0) && !r.hasStep(s.Workload, now) {
+				t.Fatalf("no reconcile would take the step %+v of %+v", w, s.Workload)
+			}
 			if !isWrite {
 				checkEnd(t, first, s.Workload)
 				return

@@ -18,20 +18,26 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
+// needsRead reports whether the next step depends on other objects than the quota Workload.
+func (r *Reconciler) needsRead(workload *kueue.Workload, now time.Time) bool {
+	return quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) ||
+		workloadstatus.IsOverdue(workload, &r.config.PodsReady, now) || workloadstatus.IsStopped(workload)
+}
+
 // read returns the snapshot that one reconcile works on. Its objects belong to the cache and are not changed.
 func (r *Reconciler) read(ctx context.Context, workload *kueue.Workload) (*workloadstatus.Snapshot, error) {
-	s := &workloadstatus.Snapshot{Workload: workload, Gates: r.config.Gates}
+	s, now := &workloadstatus.Snapshot{Workload: workload, Gates: r.config.Gates}, time.Now()
+	if !r.needsRead(workload, now) {
+		return s, nil
+	}
 	var err error
 	if quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) {
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)
 		return s, err
 	}
-	if workloadstatus.IsOverdue(workload, &r.config.PodsReady, time.Now()) {
+	if workloadstatus.IsOverdue(workload, &r.config.PodsReady, now) {
 		s.Lacking, err = r.readLacking(ctx, workload)
 		return s, err
-	}
-	if !workloadstatus.IsStopped(workload) {
-		return s, nil
 	}
 	var queue kueue.LocalQueue
 	name := types.NamespacedName{Namespace: workload.Namespace, Name: string(workload.Spec.QueueName)}

@@ -94,11 +94,25 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("quotaworkload").
-		For(&kueue.Workload{}).
+		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(w client.Object) bool { return r.hasStep(w, time.Now()) }))).
 		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofClusterQueue), changed).
 		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofLocalQueue), changed).
 		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
 		Complete(reconcile.AsReconciler(config.Client, r))
+}
+
+// hasStep reports whether there may be a step for a quota Workload. There is none for most that wait: without this, a manager that starts to lead would reconcile
+// a hundred thousand of them before the few in which something has to be done.
+func (r *Reconciler) hasStep(object client.Object, now time.Time) bool {
+	workload, ok := object.(*kueue.Workload)
+	if !ok {
+		return false
+	}
+	if r.needsRead(workload, now) {
+		return true
+	}
+	step := workloadstatus.Next(&workloadstatus.Snapshot{Workload: workload, Gates: r.config.Gates}, &r.config.PodsReady, now)
+	return step.RequeueAfter > 0 || writesAnything(workload, step)
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {

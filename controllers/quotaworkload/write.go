@@ -41,13 +41,18 @@ func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, ste
 		return true, wrap(r.config.Client.Patch(ctx, after, since(workload)), "deactivate quota Workload %s", client.ObjectKeyFromObject(workload))
 	case len(step.RemoveChecks) > 0:
 		return true, r.dropChecks(ctx, workload, step.RemoveChecks)
-	case step.Status == nil || !workloadstatus.Differs(workload, step.Status):
+	case !writesAnything(workload, step):
 		return false, nil
 	}
 	_, err := patch.ApplyWorkloadStatus(ctx, r.config.Client, workload, patch.Status{
 		Part: *step.Status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion,
 	})
 	return true, err
+}
+
+// writesAnything reports whether a step writes anything.
+func writesAnything(workload *kueue.Workload, step *workloadstatus.Step) bool {
+	return step.Deactivate || len(step.RemoveChecks) > 0 || step.Status != nil && workloadstatus.Differs(workload, step.Status)
 }
 
 // dropChecks removes the states of AdmissionChecks. Server-side apply would keep states that the controller of a check has written.
