@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/cmd/tranche/garbage"
+	"github.com/tranche-dev/tranche/cmd/tranche/leader"
 	"github.com/tranche-dev/tranche/cmd/tranche/logger"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
@@ -117,6 +118,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
+	mgr = leader.DecideFirst(mgr, runner.Decided())
 	watcher, err := apiwatch.SetupWithManager(mgr)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	k8sevents "k8s.io/client-go/tools/events"
@@ -92,6 +93,8 @@ type Runner struct {
 	inbox []func(*admission.Engine)
 	// changed are called for objects whose status may differ, on the engine's goroutine, which also owns the array.
 	changed [kinds]func(types.NamespacedName)
+	// unreported has the objects that have changed before there was a function to call. It belongs to the engine's goroutine as well.
+	unreported [kinds]sets.Set[types.NamespacedName]
 	// woken is called for owners of stages about which the engine may be asked again, and belongs to the engine's goroutine, too.
 	woken func(admission.Owner)
 	// revoked is called for stages whose reservation has to be released, and belongs to the engine's goroutine, too.
@@ -102,6 +105,8 @@ type Runner struct {
 	// isComplete is that of IsComplete, and belongs to the engine's goroutine. complete is closed when it becomes true.
 	isComplete bool
 	complete   chan struct{}
+	// decided is closed after the first scheduling cycle.
+	decided chan struct{}
 }
 
 // NewRunner returns a Runner that does nothing before Start.
@@ -109,7 +114,7 @@ func NewRunner(config Config) (*Runner, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Runner{config: config, wake: make(chan struct{}, 1), complete: make(chan struct{})}
+	r := &Runner{config: config, wake: make(chan struct{}, 1), complete: make(chan struct{}), decided: make(chan struct{})}
 	r.writer = newWriter(config, r)
 	return r, nil
 }
@@ -135,15 +140,26 @@ const (
 	kinds
 )
 
-// onChange sets the function that is called for each object of a kind whose status may differ. It must not block.
+// onChange sets the function that is called for each object of a kind whose status may differ, also for those that have changed before. It must not block.
 func (r *Runner) onChange(kind Kind, f func(types.NamespacedName)) {
-	r.post(func(*admission.Engine) { r.changed[kind] = f })
+	r.post(func(*admission.Engine) {
+		r.changed[kind] = f
+		for key := range r.unreported[kind] {
+			f(key)
+		}
+		r.unreported[kind] = nil
+	})
 }
 
 func (r *Runner) report(kind Kind, key types.NamespacedName) {
 	if f := r.changed[kind]; f != nil {
 		f(key)
+		return
 	}
+	if r.unreported[kind] == nil {
+		r.unreported[kind] = sets.New[types.NamespacedName]()
+	}
+	r.unreported[kind].Insert(key)
 }
 
 // Observe passes an observation to the engine, unless it is nil. It does not block.
@@ -192,6 +208,9 @@ func (r *Runner) OnRevoked(f func(admission.StageKey)) {
 // IsComplete reports, within View, whether the engine has observed all objects that there were when this process started, and decides. Before that
 // its numbers are too low.
 func (r *Runner) IsComplete() bool { return r.isComplete }
+
+// Decided returns a channel that is closed after the first scheduling cycle, whose decisions are being written then.
+func (r *Runner) Decided() <-chan struct{} { return r.decided }
 
 // Start runs the engine until the context ends.
 func (r *Runner) Start(ctx context.Context) error {
@@ -259,6 +278,7 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	if !r.isComplete { // what was posted before may be older than the last observations
 		r.isComplete = true
 		close(r.complete)
+		defer close(r.decided)
 	}
 	started := time.Now()
 	decisions := r.config.Engine.Decide(started)

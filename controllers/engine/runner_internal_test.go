@@ -1,7 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 )
@@ -12,7 +17,7 @@ func TestIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Runner{config: Config{Engine: e}, wake: make(chan struct{}, 1), complete: make(chan struct{})}
+	r := &Runner{config: Config{Engine: e}, wake: make(chan struct{}, 1), complete: make(chan struct{}), decided: make(chan struct{})}
 	ready := make(chan struct{})
 	wants := func(want bool) {
 		t.Helper()
@@ -32,4 +37,37 @@ func TestIsComplete(t *testing.T) {
 	close(ready)
 	wants(false) // it may have been posted before the last observations
 	wants(true)
+}
+
+// The controllers of a leader start after the first scheduling cycle. They learn of all queues that have changed before, once.
+func TestChangesBeforeTheControllers(t *testing.T) {
+	e, err := admission.New(admission.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{config: Config{Engine: e}, wake: make(chan struct{}, 1), complete: make(chan struct{}), decided: make(chan struct{})}
+	r.writer = newWriter(r.config, r)
+	defer r.writer.queue.ShutDown()
+	ready := make(chan struct{})
+	close(ready)
+	for _, name := range []string{"a", "b"} {
+		r.Observe(admission.ClusterQueueObserved{ClusterQueue: &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}})
+	}
+	select {
+	case <-r.Decided():
+		t.Fatal("the engine has decided before its first scheduling cycle")
+	default:
+	}
+	r.turn(ready)
+	<-r.Decided()
+	var reported []string
+	r.onChange(ClusterQueues, func(key types.NamespacedName) { reported = append(reported, key.Name) })
+	r.turn(ready)
+	if slices.Sort(reported); !slices.Equal(reported, []string{"a", "b"}) {
+		t.Errorf("%v were reported, want both ClusterQueues", reported)
+	}
+	reported = nil
+	if r.turn(ready); len(reported) > 0 {
+		t.Errorf("%v were reported again", reported)
+	}
 }

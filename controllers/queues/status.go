@@ -104,7 +104,7 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 		view: func(e *admission.Engine, queue *kueue.ClusterQueue) *view {
 			seen, known := e.ClusterQueue(queue.Name)
 			if !known || !runner.IsComplete() {
-				return nil // the first decisions of the engine report every ClusterQueue
+				return nil // the first scheduling cycle reports every ClusterQueue
 			}
 			return &view{
 				current: &queue.Status,

@@ -89,20 +89,20 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 // NeedLeaderElection returns true: only the leader audits, because other replicas decide nothing.
 func (a *Auditor) NeedLeaderElection() bool { return true }
 
-// Start audits until the context ends.
+// Start audits until the context ends. The first check is not at once: a manager that begins to lead has to decide first.
 func (a *Auditor) Start(ctx context.Context) error {
-	for {
-		next := a.config.Period
+	for next := min(a.config.Period, confirmAfter); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(next):
+		}
+		next = a.config.Period
 		if err := a.compare(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Auditing the charges of the engine failed, retrying")
 		}
 		if len(a.suspects) > 0 {
 			next = min(next, confirmAfter)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(next):
 		}
 	}
 }
