@@ -91,6 +91,8 @@ type Runner struct {
 
 	mu    sync.Mutex
 	inbox []func(*admission.Engine)
+	// afterDecision is called on the engine's goroutine, which owns it, after the decisions that follow from the inbox.
+	afterDecision []func(*admission.Engine)
 	// changed are called for objects whose status may differ, on the engine's goroutine, which also owns the array.
 	changed [kinds]func(types.NamespacedName)
 	// unreported has the objects that have changed before there was a function to call. It belongs to the engine's goroutine as well.
@@ -171,8 +173,12 @@ func (r *Runner) Observe(event admission.Event) {
 
 // View runs f on the engine after all earlier observations, and waits for it. f must only read, and keep no reference to what it reads.
 func (r *Runner) View(ctx context.Context, f func(*admission.Engine)) error {
+	return r.view(ctx, f, r.post)
+}
+
+func (r *Runner) view(ctx context.Context, f func(*admission.Engine), post func(func(*admission.Engine))) error {
 	done := make(chan struct{})
-	r.post(func(e *admission.Engine) {
+	post(func(e *admission.Engine) {
 		f(e)
 		close(done)
 	})
@@ -182,6 +188,13 @@ func (r *Runner) View(ctx context.Context, f func(*admission.Engine)) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the admission engine: %w", ctx.Err())
 	}
+}
+
+// ViewDecided is View after the decisions that follow from all earlier observations, if this process leads.
+func (r *Runner) ViewDecided(ctx context.Context, f func(*admission.Engine)) error {
+	return r.view(ctx, f, func(f func(*admission.Engine)) {
+		r.post(func(*admission.Engine) { r.afterDecision = append(r.afterDecision, f) })
+	})
 }
 
 // Ask runs f on the engine after all earlier observations, once the engine has observed all objects that there were when this process started, and
@@ -268,6 +281,7 @@ func succeed(ctx context.Context, f func(context.Context) error) bool {
 
 // turn applies the posted observations, and decides.
 func (r *Runner) turn(ready <-chan struct{}) {
+	defer r.answer()
 	select {
 	case <-ready:
 	default:
@@ -306,6 +320,14 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	for _, key := range localQueues {
 		r.report(LocalQueues, key)
 	}
+}
+
+// answer calls what waits for decisions.
+func (r *Runner) answer() {
+	for _, f := range r.afterDecision {
+		f(r.config.Engine)
+	}
+	r.afterDecision = nil
 }
 
 // drain applies everything that has been posted so far.

@@ -1,14 +1,17 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 // Quota Workloads that hold quota may be unknown before all sources have delivered their objects: until then nothing may rely on the counts of the engine.
@@ -69,5 +72,46 @@ func TestChangesBeforeTheControllers(t *testing.T) {
 	reported = nil
 	if r.turn(ready); len(reported) > 0 {
 		t.Errorf("%v were reported again", reported)
+	}
+}
+
+// ViewDecided shows the decisions that follow from what was observed before, and View what was before them.
+func TestViewDecided(t *testing.T) {
+	for name, c := range map[string]struct {
+		view  func(*Runner, context.Context, func(*admission.Engine)) error
+		leads bool
+		want  bool
+	}{
+		"before the decision":           {(*Runner).View, true, false},
+		"after the decision":            {(*Runner).ViewDecided, true, true},
+		"of a process that has no lead": {(*Runner).ViewDecided, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := admission.New(admission.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			workload, _ := contenders(e)
+			r := &Runner{config: Config{Engine: e, Metrics: metrics.New(metrics.Replica{})}, wake: make(chan struct{}, 1), complete: make(chan struct{}), decided: make(chan struct{})}
+			r.writer = newWriter(r.config, r)
+			defer r.writer.queue.ShutDown()
+			ready := make(chan struct{})
+			if c.leads {
+				close(ready)
+			}
+			got := false
+			viewed := make(chan error)
+			go func() {
+				viewed <- c.view(r, t.Context(), func(e *admission.Engine) { got = e.Admitted(client.ObjectKeyFromObject(workload), workload.UID) })
+			}()
+			<-r.wake
+			r.turn(ready)
+			if err := <-viewed; err != nil {
+				t.Fatal(err)
+			}
+			if got != c.want {
+				t.Errorf("the quota Workload is admitted: %t, want %t", got, c.want)
+			}
+		})
 	}
 }

@@ -133,6 +133,7 @@ type Reconciler struct {
 	waits flowcontrol.RateLimiter
 	// unreported has the JobSets whose conditions have to be written.
 	unreported unreported
+	yielder    *yielder
 }
 
 // SetupWithManager starts the stage controller, and feeds the plans of JobSets to the engine.
@@ -149,7 +150,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	config.Client = writes
 	r := &Reconciler{
-		config: config, writes: writes, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst),
+		config: config, writes: writes, reader: mgr.GetAPIReader(), yielder: newYielder(config.Runner), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst),
 		writer: apply.Writer{Client: config.Client, Runner: config.Runner, Recorder: config.Recorder, Parallel: config.Releases},
 	}
 	r.unreported.news = map[types.NamespacedName]unreportedConditions{}

@@ -36,6 +36,7 @@ func (r *Reconciler) write(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 		RemoveFinalizers: func(w *stages.Step) error { return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers) },
 		DeleteWorkloads:  func(w *stages.Step) error { return r.writer.DeleteAll(ctx, w.DeleteWorkloads) },
 		Report:           part(r.report), CreateGrowths: part(r.createGrowths), DeleteExpired: part(r.deleteExpired),
+		Yield: func(w *stages.Step) error { return r.yielder.yield(ctx, s, w) },
 	})
 	if refused, ok := errors.AsType[*refusedWorkload](err); ok {
 		return r.reportRefused(ctx, s, refused)

@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -87,7 +88,7 @@ func (s *server) Patch(_ context.Context, object client.Object, patch client.Pat
 func newReconciler(s *server) *Reconciler {
 	return &Reconciler{
 		config: Config{Client: s, Recorder: k8sevents.NewFakeRecorder(10), Metrics: metrics.New(metrics.Replica{})},
-		writer: apply.Writer{Client: s, Parallel: 2}, reader: s,
+		writer: apply.Writer{Client: s, Runner: &engine.Runner{}, Parallel: 2}, reader: s,
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
@@ -114,7 +115,7 @@ func TestRefused(t *testing.T) {
 			r := &Reconciler{
 				client: asked, reports: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgroup.Ref]*gangMemo{},
 				config: Config{Recorder: k8sevents.NewFakeRecorder(len(takenAway)), Metrics: metrics.New(metrics.Replica{})},
-				writer: apply.Writer{Client: asked, Parallel: 1},
+				writer: apply.Writer{Client: asked, Runner: &engine.Runner{}, Parallel: 1},
 			}
 			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
 			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgroup.Gang{Ref: ref}}}

@@ -249,6 +249,7 @@ func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 	if !st.mayRun(s) {
 		return
 	}
+	w.AwaitsJobs = w.AwaitsJobs || st.lacksJobs()
 	w.reportReadiness(st, st.workload, st.isSteady())
 	if w.ensureGangs(s, st) && !st.decided && !st.awaitsJobs {
 		w.releaseStage(s, st)

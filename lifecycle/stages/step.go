@@ -8,7 +8,8 @@
 //	create and fix gang objects -> release Jobs -> resize Jobs -> hold Jobs -> end abandoned pods -> record times -> finish stages ->
 //	release quota -> clean up -> create growths
 //
-// A stage is opened before the stage that it waits for is finished, so that the freed quota can be passed on.
+// A stage is opened before the stage that it waits for is finished, so that the freed quota can be passed on. From "record times" on, a Step records what has
+// happened, which can wait if Jobs are about to be released: see Writer.Yield.
 package stages
 
 import (
@@ -99,6 +100,8 @@ type Step struct {
 	CreateGrowths []*kueue.Workload
 	// AwaitsEngine is true if the engine may not have observed yet an admission that the cache shows.
 	AwaitsEngine bool
+	// AwaitsJobs is true if the JobSet controller still has to create Jobs of a stage that may run.
+	AwaitsJobs bool
 	// RequeueAfter is when to reconcile again because of gangs that wait for nodes, or of what expires, or zero. No watch may report these.
 	RequeueAfter time.Duration
 	// Conditions of the JobSet, complete.
@@ -172,16 +175,43 @@ type Writer struct {
 	RecordTimes, Progress, Reclaim, ReleaseQuota,
 	Reopen, RemoveFinalizers, DeleteWorkloads,
 	Report, CreateGrowths, DeleteExpired func(*Step) error
+	// Yield is called before RecordTimes, unless it is nil. It returns ErrYield to leave that part and those after it to the next Step.
+	Yield func(*Step) error
+}
+
+// ErrYield ends a Step before all is written.
+var ErrYield = errors.New("the rest is left to the next step")
+
+// A part of a Step and how it is written.
+type part struct {
+	isEmpty bool
+	write   func(*Step) error
 }
 
 // Write writes a Step in the order that the package comment gives. It stops at the first error, unless the error is Independent: such
-// errors are returned when everything else is written.
+// errors are returned when everything else is written. It also stops, without an error, if the Writer yields.
 func (w *Step) Write(to *Writer) error {
 	var independent error
-	for _, part := range []struct {
-		isEmpty bool
-		write   func(*Step) error
-	}{
+	for _, part := range w.parts(to) {
+		if part.isEmpty {
+			continue
+		}
+		err := part.write(w)
+		if errors.Is(err, ErrYield) {
+			break
+		}
+		if tolerated, ok := errors.AsType[*independentError](err); ok {
+			independent, err = errors.Join(independent, tolerated.error), nil
+		}
+		if err != nil {
+			return errors.Join(err, independent)
+		}
+	}
+	return independent
+}
+
+func (w *Step) parts(to *Writer) []part {
+	return []part{
 		{len(w.CreateWorkloads) == 0, to.CreateWorkloads},
 		{w.AdmitWorkload == nil, to.AdmitWorkload},
 		{w.Stop == nil, to.Stop},
@@ -204,6 +234,7 @@ func (w *Step) Write(to *Writer) error {
 		{len(w.ConcludeJobs) == 0, to.ConcludeJobs},
 		{len(w.RecreateJobs) == 0, to.RecreateJobs},
 		{len(w.RestoreJobs) == 0, to.RestoreJobs},
+		{to.Yield == nil, to.Yield},
 		{len(w.EndedHolds) == 0, to.RecordTimes},
 		{len(w.Progress) == 0, to.Progress},
 		{len(w.Reclaim) == 0, to.Reclaim},
@@ -214,19 +245,7 @@ func (w *Step) Write(to *Writer) error {
 		{false, to.Report},
 		{len(w.CreateGrowths) == 0, to.CreateGrowths},
 		{w.DeleteExpired == nil, to.DeleteExpired},
-	} {
-		if part.isEmpty {
-			continue
-		}
-		err := part.write(w)
-		if tolerated, ok := errors.AsType[*independentError](err); ok {
-			independent, err = errors.Join(independent, tolerated.error), nil
-		}
-		if err != nil {
-			return errors.Join(err, independent)
-		}
 	}
-	return independent
 }
 
 // An independentError is the error of a write on which no other write relies.

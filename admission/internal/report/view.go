@@ -158,6 +158,12 @@ func (rp *Reporter) Charged(key decision.StageKey, uid types.UID) bool {
 	return s != nil && s.UID == uid && s.Reservation != nil && s.Entry.IsCharged()
 }
 
+// Admitted reports whether a stage is charged for an admission, also while the write is in flight.
+func (rp *Reporter) Admitted(key decision.StageKey, uid types.UID) bool {
+	s := rp.m.Stages[key]
+	return s != nil && s.UID == uid && s.Entry.IsCharged()
+}
+
 // ChargedAs reports whether a stage is charged for all pods for which a version of its quota Workload holds quota. Other stages may use the quota
 // of reclaimable pods that the version lacks.
 func (rp *Reporter) ChargedAs(w *kueue.Workload) bool {

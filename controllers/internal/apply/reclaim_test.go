@@ -21,7 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// A workloadClient writes only the status of quota Workloads.
+// A workloadClient patches quota Workloads, and writes their status.
 type workloadClient struct {
 	client.Client
 	status workloadStatus
@@ -29,6 +29,12 @@ type workloadClient struct {
 
 func (c *workloadClient) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, error) {
 	return kueue.SchemeGroupVersion.WithKind("Workload"), nil
+}
+
+// Patch answers with a later version.
+func (c *workloadClient) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	object.SetResourceVersion("3")
+	return nil
 }
 
 func (c *workloadClient) Status() client.SubResourceWriter { return c.status }
@@ -79,6 +85,40 @@ func TestReclaimIsObservedAtOnce(t *testing.T) {
 	}
 	if isCharged() {
 		t.Error("the engine charges the quota Workload for a pod whose quota has just been reclaimed")
+	}
+}
+
+// TestAdmissionIsObservedAtOnce: a reconcile may see an admission before the engine does. It need not wait for the engine then.
+func TestAdmissionIsObservedAtOnce(t *testing.T) {
+	held := admitted()
+	waiting := held.DeepCopy()
+	waiting.ResourceVersion, waiting.Status = "1", kueue.WorkloadStatus{}
+	writer := newWriter(t, waiting)
+	charged, err := apply.Charged(t.Context(), writer.Runner, []*kueue.Workload{held})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !charged[held.UID] {
+		t.Error("the engine does not charge the quota Workload that holds quota")
+	}
+}
+
+// TestChangeIsObservedAtOnce: a stage that is opened is decided about before any watch reports that, so that a reconcile can ask whether it is admitted.
+func TestChangeIsObservedAtOnce(t *testing.T) {
+	before := admitted()
+	writer := newWriter(t, before)
+	after := before.DeepCopy()
+	after.Annotations = map[string]string{"a": "b"}
+	if err := writer.Change(t.Context(), before, after); err != nil {
+		t.Fatal(err)
+	}
+	err := writer.Runner.View(t.Context(), func(e *admission.Engine) {
+		if all := e.ChargeSnapshot().Stages; len(all) != 1 || all[0].ResourceVersion != 3 {
+			t.Errorf("the engine knows %+v, want version 3 of the quota Workload", all)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -94,6 +94,7 @@ func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) 
 	err := w.Client.Patch(ctx, written, change)
 	switch {
 	case err == nil:
+		w.Runner.Observe(admission.WorkloadObserved{Workload: written})
 		return written, nil
 	case client.IgnoreNotFound(err) == nil:
 		return nil, nil //nolint:nilnil // it has disappeared
@@ -216,19 +217,31 @@ func Flavors(ctx context.Context, c client.Reader, workloads []*kueue.Workload) 
 }
 
 // Charged asks the engine which quota Workloads it charges for all their pods. The cache may still show an admission that the engine has rolled
-// back, or quota that was released.
+// back, or quota that was released. The cache may also show an admission before the engine has observed it: then the engine observes it now, which is ignored
+// if it has observed something newer.
 func Charged(ctx context.Context, runner *engine.Runner, workloads []*kueue.Workload) (map[types.UID]bool, error) {
 	charged := map[types.UID]bool{}
-	err := runner.View(ctx, func(e *admission.Engine) {
+	ask := func(e *admission.Engine) {
 		for _, workload := range workloads {
 			charged[workload.UID] = e.ChargedAs(workload)
 		}
-	})
-	return charged, err
+	}
+	if err := runner.View(ctx, ask); err != nil {
+		return nil, err
+	}
+	isComplete := true
+	for _, workload := range workloads {
+		if quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished) && !charged[workload.UID] {
+			runner.Observe(admission.WorkloadObserved{Workload: workload})
+			isComplete = false
+		}
+	}
+	if isComplete {
+		return charged, nil
+	}
+	return charged, runner.View(ctx, ask)
 }
 
-// A failed write is retried after firstRetry, then after twice that, and so on. While the webhooks of the JobSet controller are down no
-// JobSet can be resumed, and no watch reports that they are up again.
 const (
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
