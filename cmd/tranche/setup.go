@@ -70,16 +70,18 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 // newElectedManager returns a manager that leads while it holds the Lease, and is cut off from the API server while it cannot be sure of
 // that.
 func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElection, options ctrl.Options) (ctrl.Manager, error) {
-	lease, err := leader.NewLease(leader.Config{
-		Rest: restConfig, Namespace: election.ResourceNamespace, Name: election.ResourceName, RenewDeadline: election.RenewDeadline.Duration,
-	})
+	named := leader.Config{
+		Rest: restConfig, Namespace: election.ResourceNamespace, Name: election.ResourceName,
+		RenewDeadline: election.RenewDeadline.Duration, RetryPeriod: election.RetryPeriod.Duration,
+	}
+	lease, err := leader.NewLease(named)
 	if err != nil {
 		return nil, err
 	}
 	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
 	options.LeaderElectionID, options.LeaderElectionResourceLockInterface = election.ResourceName, lease
 	options.LeaseDuration, options.RenewDeadline = &election.LeaseDuration.Duration, &election.RenewDeadline.Duration
-	options.RetryPeriod, options.GracefulShutdownTimeout = &election.RetryPeriod.Duration, new(leader.StopTimeout)
+	options.RetryPeriod, options.GracefulShutdownTimeout = new(named.TryEvery()), new(leader.StopTimeout)
 	guarded := rest.CopyConfig(restConfig)
 	lease.Fence.Guard(guarded)
 	mgr, err := ctrl.NewManager(guarded, options)

@@ -229,6 +229,8 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"retry not positive":      {"leaderElection: {retryPeriod: 0s}", []string{"leaderElection.retryPeriod"}},
 		"renew equals lease":      {"leaderElection: {renewDeadline: 15s}", []string{"leaderElection.renewDeadline"}},
 		"retry equals renew":      {"leaderElection: {retryPeriod: 10s}", []string{"leaderElection.retryPeriod"}},
+		"retry near renew":        {"leaderElection: {retryPeriod: 8500ms}", []string{"leaderElection.retryPeriod"}},
+		"retry in time":           {"leaderElection: {retryPeriod: 8300ms}", nil},
 		"times when off":          {"leaderElection: {leaderElect: false, retryPeriod: 1h}", []string{"leaderElection.retryPeriod"}},
 		"resourceLock":            {"leaderElection: {resourceLock: endpoints}", []string{"leaderElection.resourceLock"}},
 		"resourceName":            {"leaderElection: {resourceName: A_b}", []string{"leaderElection.resourceName"}},

@@ -225,10 +225,20 @@ func (l *LeaderElection) validate(path *field.Path) field.ErrorList {
 		positive(path.Child("retryPeriod"), l.RetryPeriod),
 		shorter(path, "renewDeadline", l.RenewDeadline, "leaseDuration", l.LeaseDuration),
 		shorter(path, "retryPeriod", l.RetryPeriod, "renewDeadline", l.RenewDeadline),
+		l.renewsInTime(path),
 		oneOf(path.Child("resourceLock"), l.ResourceLock, resourceLock),
 		invalid(path.Child("resourceName"), l.ResourceName, validation.IsDNS1123Subdomain(l.ResourceName)),
 		invalid(path.Child("resourceNamespace"), l.ResourceNamespace, validation.IsDNS1123Label(l.ResourceNamespace)),
 	)
+}
+
+// renewsInTime leaves time for the request of a renewal before the one before it expires.
+func (l *LeaderElection) renewsInTime(path *field.Path) field.ErrorList {
+	if l.RetryPeriod == nil || l.RenewDeadline == nil || l.RetryPeriod.Duration >= l.RenewDeadline.Duration || l.RetryPeriod.Duration < l.RenewDeadline.Duration*5/6 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("retryPeriod"), l.RetryPeriod.Duration.String(),
+		fmt.Sprintf("must be less than %s, five sixths of renewDeadline", l.RenewDeadline.Duration*5/6))}
 }
 
 // validate checks the numbers even if nothing is predicted, so that turning it on causes no new errors.

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	term = 10 * time.Second
-	me   = "replica-a"
+	term        = 10 * time.Second
+	retryPeriod = 2 * time.Second
+	me          = "replica-a"
+	other       = "replica-b"
 )
 
 // A lockStub is a Lease with one record.
@@ -21,12 +23,16 @@ type lockStub struct {
 	record resourcelock.LeaderElectionRecord
 	err    error
 	onCall func()
+	// reads and writes count the requests.
+	reads, writes int
 }
 
 func (s *lockStub) Identity() string { return me }
 
 func (s *lockStub) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	return &s.record, nil, s.err
+	s.reads++
+	record := s.record
+	return &record, nil, s.err
 }
 
 func (s *lockStub) Create(_ context.Context, r resourcelock.LeaderElectionRecord) error {
@@ -34,6 +40,7 @@ func (s *lockStub) Create(_ context.Context, r resourcelock.LeaderElectionRecord
 }
 
 func (s *lockStub) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	s.writes++
 	if s.onCall != nil {
 		s.onCall()
 	}
@@ -53,7 +60,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, lock: &lockStub{}, now: newClock()()}
-	w.lease = newLease(w.lock, newFence(term, func() instant { return w.now }))
+	w.lease = newLease(w.lock, newFence(term, func() instant { return w.now }), retryPeriod)
 	return w
 }
 
@@ -117,7 +124,7 @@ func TestFence(t *testing.T) {
 		}},
 		"another holder is the end": {act: func(w *world) {
 			w.hold()
-			w.lock.record.HolderIdentity = "replica-b"
+			w.lock.record.HolderIdentity = other
 			_, _, _ = w.lease.Get(w.t.Context())
 		}},
 		"even if the Lease is free again": {act: func(w *world) {
@@ -126,7 +133,7 @@ func TestFence(t *testing.T) {
 			_, _, _ = w.lease.Get(w.t.Context())
 		}},
 		"a replica that stands by sees the leader": {act: func(w *world) {
-			w.lock.record.HolderIdentity = "replica-b"
+			w.lock.record.HolderIdentity = other
 			_, _, _ = w.lease.Get(w.t.Context())
 		}, open: true},
 		"nothing is written after the release": {act: func(w *world) {
@@ -150,14 +157,14 @@ func TestFence(t *testing.T) {
 func TestLeaseIsNotTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.hold()
-	w.lock.record.HolderIdentity = "replica-b"
+	w.lock.record.HolderIdentity = other
 	if _, _, err := w.lease.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err == nil {
 		t.Error("the release of a Lease that another replica holds was written")
 	}
-	if got := w.lock.record.HolderIdentity; got != "replica-b" {
+	if got := w.lock.record.HolderIdentity; got != other {
 		t.Errorf("the Lease is held by %q", got)
 	}
 	if err := w.lease.Fence.Start(t.Context()); err == nil {

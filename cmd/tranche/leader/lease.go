@@ -18,11 +18,36 @@ import (
 // kills this one. Their requests end at once, but a busy work queue of controller-runtime 0.24 may block for good when it is shut down (its issue 3538).
 const StopTimeout = 10 * time.Second
 
+// triesEach is how often client-go tries to get or renew a Lease within its retry period. Most tries cost no request, see Lease.
+const triesEach = 8
+
 // A Lease is the lock of leader election, together with the Fence that follows it.
+//
+// client-go waits for one to 2.2 times its retry period between two looks at a Lease that another replica holds. It notices a renewal that much too
+// late, and then the end of the Lease. So it gets a retry period of Config.TryEvery, and the Lease sends fewer requests: a leader renews once in
+// Config.RetryPeriod, as before, and a replica that stands by reads twice in that time. In between they are told what they know already. The methods are for
+// one goroutine at a time.
 type Lease struct {
 	resourcelock.Interface
 	// Fence is open while the Lease is held.
 	Fence *Fence
+
+	retryPeriod time.Duration
+	// looked is when Get last sent a request, with the answer, unless something was written since.
+	looked *look
+	// tried is when the last renewal was sent, with the answer, if this replica has held the Lease since.
+	tried *try
+}
+
+type look struct {
+	at     instant
+	record resourcelock.LeaderElectionRecord
+	raw    []byte
+}
+
+type try struct {
+	at  instant
+	err error
 }
 
 // A Config names the Lease that makes a replica the leader.
@@ -34,7 +59,12 @@ type Config struct {
 	// RenewDeadline is how long a renewal counts. It is shorter than the duration of the Lease: the difference is for requests that the API
 	// server has received and not yet processed.
 	RenewDeadline time.Duration
+	// RetryPeriod is the time between two renewals by a leader.
+	RetryPeriod time.Duration
 }
+
+// TryEvery is the retry period for client-go.
+func (c *Config) TryEvery() time.Duration { return max(c.RetryPeriod/triesEach, time.Millisecond) }
 
 // NewLease returns the Lease with connections of its own, so that a slow or closed connection of the controllers does not keep it from being renewed.
 func NewLease(c Config) (*Lease, error) {
@@ -54,20 +84,27 @@ func NewLease(c Config) (*Lease, error) {
 		LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
 		Client:     client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-	}, newFence(c.RenewDeadline, newClock())), nil
+	}, newFence(c.RenewDeadline, newClock()), c.RetryPeriod), nil
 }
 
-func newLease(lock resourcelock.Interface, fence *Fence) *Lease {
-	return &Lease{Interface: lock, Fence: fence}
+func newLease(lock resourcelock.Interface, fence *Fence, retryPeriod time.Duration) *Lease {
+	return &Lease{Interface: lock, Fence: fence, retryPeriod: retryPeriod}
 }
 
-// Get reads the Lease. A holder other than this replica, after it has led, closes the Fence for good.
+// Get reads the Lease, or returns what it has just read. A holder other than this replica, after it has led, closes the Fence for good.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := l.Interface.Get(ctx)
-	if err == nil {
-		l.Fence.observe(record.HolderIdentity, l.Identity())
+	if known := l.looked; known != nil && l.Fence.now().since(known.at) < l.retryPeriod/2 {
+		record := known.record
+		return &record, known.raw, nil
 	}
-	return record, raw, err
+	at := l.Fence.now()
+	record, raw, err := l.Interface.Get(ctx)
+	if err != nil {
+		return record, raw, err
+	}
+	l.looked = &look{at, *record, raw}
+	l.Fence.observe(record.HolderIdentity, l.Identity())
+	return record, raw, nil
 }
 
 // Create creates the Lease, held by this replica.
@@ -75,9 +112,13 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.hold(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
-// Update renews the Lease, takes it over, or releases it. A replica that has lost it does not write it again: a release by the old leader
-// would take it from the new one.
+// Update renews the Lease, takes it over, or releases it. It does not renew a Lease that it has just renewed or has failed to renew. A replica that has lost it
+// does not write it again: a release by the old leader would take it from the new one.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	isHeld := record.HolderIdentity == l.Identity()
+	if isHeld && l.tried != nil && l.Fence.now().since(l.tried.at) < l.retryPeriod {
+		return l.tried.err
+	}
 	return l.hold(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
@@ -86,7 +127,12 @@ func (l *Lease) hold(record resourcelock.LeaderElectionRecord, write func() erro
 		return err
 	}
 	began := l.Fence.now()
-	if err := write(); err != nil {
+	err := write()
+	l.looked = nil
+	if l.tried != nil || err == nil {
+		l.tried = &try{began, err}
+	}
+	if err != nil {
 		return err
 	}
 	if record.HolderIdentity == l.Identity() {
