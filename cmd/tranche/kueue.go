@@ -10,48 +10,62 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
-// kueueInterval is how often a running manager looks for Kueue's manager.
+// kueueInterval is how often a running manager looks whether Kueue's manager still is there.
 const kueueInterval = 10 * time.Second
 
 // oldestKueue is the oldest minor version of Kueue beside which the manager starts.
 const oldestKueue = 19
 
 // A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues.
-type kueueWatch struct{ reader client.Reader }
+type kueueWatch struct{ cache cache.Informers }
 
 // watchKueue adds a kueueWatch to a manager, or in the mode Beside, in which Kueue's manager may be uninstalled while this one runs, a besideWatch.
 func watchKueue(mgr ctrl.Manager, mode configapi.Mode) error {
 	if mode == configapi.ModeBeside {
 		return mgr.Add(&besideWatch{reader: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("tranche")})
 	}
-	return mgr.Add(&kueueWatch{mgr.GetAPIReader()})
+	return mgr.Add(&kueueWatch{mgr.GetCache()})
 }
 
 // NeedLeaderElection makes each replica look by itself.
 func (*kueueWatch) NeedLeaderElection() bool { return false }
 
-// Start returns when the context ends, or with an error when Kueue's manager was found. A request that fails is repeated at the next time.
+// Start returns when the context ends, or with an error when Kueue's manager was found.
 func (w *kueueWatch) Start(ctx context.Context) error {
-	ticker := time.NewTicker(kueueInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+	found := make(chan error, 1)
+	check := func(object any) {
+		configuration, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		if !ok {
+			return
 		}
-		if found, err := listWebhooks(ctx, w.reader); err == nil {
-			if err := checkNoKueue(found); err != nil {
-				return err
+		if err := checkNoKueue([]admissionregistrationv1.ValidatingWebhookConfiguration{*configuration}); err != nil {
+			select {
+			case found <- err:
+			default: // another has been found
 			}
 		}
+	}
+	configurations, err := w.cache.GetInformer(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{})
+	if err == nil {
+		_, err = configurations.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, after any) { check(after) }})
+	}
+	if err != nil {
+		return fmt.Errorf("watch the configurations of webhooks: %w", err)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-found:
+		return err
 	}
 }
 
