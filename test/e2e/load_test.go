@@ -13,8 +13,8 @@ import (
 )
 
 var _ = Describe("A queue", func() {
-	It("drains 200 JobSets of 3 stages on quota for 10", func(ctx SpecContext) {
-		const jobSets = 200
+	It("drains 50 JobSets of 3 stages on quota for 10", func(ctx SpecContext) {
+		const jobSets = 50
 		t := newTeam(ctx, "20", "50")
 		for i := range jobSets {
 			submit(ctx, inOrder(t.newJobSet(fmt.Sprintf("load-%03d", i),
@@ -34,8 +34,8 @@ var _ = Describe("A queue", func() {
 				}
 			}
 			g.Expect(completed).To(Equal(jobSets))
-		}).WithContext(ctx).WithTimeout(8*time.Minute).WithPolling(time.Second).Should(Succeed(), func() string { return t.describe(ctx) })
+		}).WithContext(ctx).WithTimeout(4*time.Minute).WithPolling(time.Second).Should(Succeed(), func() string { return t.describe(ctx) })
 		AddReportEntry("drained", fmt.Sprintf("%d JobSets in %s", jobSets, time.Since(started).Round(time.Second)))
 		Eventually(func(g Gomega) { g.Expect(t.reserved(ctx, g)).To(Equal("0")) }).WithContext(ctx).Should(Succeed())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -20,8 +19,7 @@ import (
 )
 
 const (
-	backlog        = 10_000
-	cleanupTimeout = 5 * time.Minute
+	backlog = 10_000
 	// creators is how many quota Workloads are created at the same time.
 	creators = 16
 	// pageRows is the number of rows of a page, and pageBytes an upper bound of its answer: 450 bytes for each row, and the columns of long messages.
@@ -88,23 +86,14 @@ func rows(ctx context.Context, g Gomega) (texts []string) {
 	return texts
 }
 
-var _ = Describe("A line of ten thousand", Ordered, func() {
+// These specs are the last of the suite, and leave the line behind: it would take as long to delete it as to create it.
+var _ = Describe("A line of ten thousand", Ordered, SpecPriority(-1), func() {
 	const (
 		path          = "/api/v1/queues/backlog/workloads"
 		createTimeout = 5 * time.Minute
 	)
 	BeforeAll(func(ctx SpecContext) {
 		createBacklog(ctx, backlog)
-		DeferCleanup(func(ctx SpecContext) {
-			Expect(window.Open(ctx, "about:blank")).To(Succeed())
-			// The API server deletes for at most a minute at a time.
-			Eventually(func() error { return env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace("team")) }).
-				WithContext(ctx).WithTimeout(cleanupTimeout).Should(Succeed())
-			Expect(env.Admin.DeleteAllOf(ctx, &kueue.LocalQueue{}, client.InNamespace("team"))).To(Succeed())
-			q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "backlog"}}
-			Expect(env.Admin.Delete(ctx, q)).To(Succeed())
-			Eventually(func() bool { return apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(q), q)) }).WithContext(ctx).Should(BeTrue())
-		}, NodeTimeout(cleanupTimeout))
 	}, NodeTimeout(createTimeout))
 
 	It("is read in pages, in its order", func(ctx SpecContext) {
@@ -159,7 +148,7 @@ var _ = Describe("A line of ten thousand", Ordered, func() {
 		Expect(changes).To(BeNumerically(">", most), "more changes than reads are needed to tell them apart")
 		Expect(count).To(And(BeNumerically(">", 0), BeNumerically("<=", most)))
 		Expect(largest).To(BeNumerically("<", pageBytes))
-	}, SpecTimeout(specTimeout+cleanupTimeout)) // the time of the cleanup counts, too
+	}, SpecTimeout(specTimeout))
 })
 
 // thousands formats a number from 1,000 to 999,999 as the page does.
