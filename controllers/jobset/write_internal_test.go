@@ -159,9 +159,15 @@ func TestReleaseGoesOn(t *testing.T) {
 		{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}, Jobs: []*batchv1.Job{grown.DeepCopy()}},
 		{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}, Jobs: []*batchv1.Job{same.DeepCopy()}},
 	}}
-	server := &server{version: 2, generation: 2}
-	if err := newReconciler(server).releaseJobs(t.Context(), s, w); !apierrors.IsConflict(err) || server.patches != 1 {
-		t.Errorf("%d patches, error %v; want one patch and a conflict", server.patches, err)
+	w.Progress = []stages.ReportProgress{{}} // of a stage that has finished, and still holds its quota
+	server, hasProgressed := &server{version: 2, generation: 2}, false
+	err := w.Write(&stages.Writer{
+		ReleaseJobs: func(w *stages.Step) error { return newReconciler(server).releaseJobs(t.Context(), s, w) },
+		Progress:    func(*stages.Step) error { hasProgressed = true; return nil },
+		Report:      func(*stages.Step) error { return nil },
+	})
+	if !apierrors.IsConflict(err) || server.patches != 1 || !hasProgressed {
+		t.Errorf("%d patches, progress: %t, error %v; want one patch, progress and a conflict", server.patches, hasProgressed, err)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
-// releaseJobs lets the Jobs of each admitted stage start, many at a time. If one Job cannot be released, the others still are.
+// releaseJobs lets the Jobs of each admitted stage start, many at a time. If one Job cannot be released, the others still are, and
+// the stages that have finished still release their quota.
 func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	held := map[client.ObjectKey]*batchv1.Job{}
 	for _, job := range s.Owned.Jobs {
@@ -52,7 +53,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 			events.StageReleased(rel.Stage, rel.ClusterQueue, engine.Usage(rel.Workload.Status.Admission), len(rel.Jobs)).EmitAbout(r.config.Recorder, s.JobSet, rel.Workload)
 		}
 	}
-	return errors.Join(all...)
+	return stages.Independent(errors.Join(all...))
 }
 
 // resizeJobs makes running Jobs larger or smaller.

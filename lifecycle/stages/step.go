@@ -251,6 +251,8 @@ func (w *Step) parts(to *Writer) []part {
 // An independentError is the error of a write on which no other write relies.
 type independentError struct{ error }
 
+func (e *independentError) Unwrap() error { return e.error }
+
 // Independent marks the error of a write on which no other write relies. It returns nil for nil.
 func Independent(err error) error {
 	if err == nil {

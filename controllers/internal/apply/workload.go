@@ -242,6 +242,8 @@ func Charged(ctx context.Context, runner *engine.Runner, workloads []*kueue.Work
 	return charged, runner.View(ctx, ask)
 }
 
+// A failed write is retried after firstRetry, then after twice that, and so on. While the webhooks of the JobSet controller are down no
+// JobSet can be resumed, and no watch reports that they are up again.
 const (
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
