@@ -297,8 +297,8 @@ type LeaderElection struct {
 	// It must be less than LeaseDuration, so that pending requests end before another replica takes over. It defaults to 10s.
 	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
 
-	// RetryPeriod is the time between two renewals by the leader. The other replicas look twice as often whether it has renewed, and try to take over within
-	// a third of this time once LeaseDuration has expired. It must be less than five sixths of RenewDeadline. It defaults to 2s.
+	// RetryPeriod is the time between two renewals by the leader. The other replicas read the Lease twice as often. It must be less than five sixths of
+	// RenewDeadline. It defaults to 2s.
 	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
 
 	// ResourceLock is the kind of object that is locked. Only leases, the default, is supported.

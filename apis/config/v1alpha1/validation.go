@@ -224,21 +224,19 @@ func (l *LeaderElection) validate(path *field.Path) field.ErrorList {
 		positive(path.Child("renewDeadline"), l.RenewDeadline),
 		positive(path.Child("retryPeriod"), l.RetryPeriod),
 		shorter(path, "renewDeadline", l.RenewDeadline, "leaseDuration", l.LeaseDuration),
-		shorter(path, "retryPeriod", l.RetryPeriod, "renewDeadline", l.RenewDeadline),
-		l.renewsInTime(path),
+		shorter(path, "retryPeriod", l.RetryPeriod, "five sixths of renewDeadline", l.latestRetry()),
 		oneOf(path.Child("resourceLock"), l.ResourceLock, resourceLock),
 		invalid(path.Child("resourceName"), l.ResourceName, validation.IsDNS1123Subdomain(l.ResourceName)),
 		invalid(path.Child("resourceNamespace"), l.ResourceNamespace, validation.IsDNS1123Label(l.ResourceNamespace)),
 	)
 }
 
-// renewsInTime leaves time for the request of a renewal before the one before it expires.
-func (l *LeaderElection) renewsInTime(path *field.Path) field.ErrorList {
-	if l.RetryPeriod == nil || l.RenewDeadline == nil || l.RetryPeriod.Duration >= l.RenewDeadline.Duration || l.RetryPeriod.Duration < l.RenewDeadline.Duration*5/6 {
+// latestRetry leaves time for the request of a renewal before the one before it expires.
+func (l *LeaderElection) latestRetry() *metav1.Duration {
+	if l.RenewDeadline == nil {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path.Child("retryPeriod"), l.RetryPeriod.Duration.String(),
-		fmt.Sprintf("must be less than %s, five sixths of renewDeadline", l.RenewDeadline.Duration*5/6))}
+	return &metav1.Duration{Duration: l.RenewDeadline.Duration * 5 / 6}
 }
 
 // validate checks the numbers even if nothing is predicted, so that turning it on causes no new errors.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -25,27 +26,30 @@ const triesEach = 8
 //
 // client-go waits for one to 2.2 times its retry period between two looks at a Lease that another replica holds. It notices a renewal that much too
 // late, and then the end of the Lease. So it gets a retry period of Config.TryEvery, and the Lease sends fewer requests: a leader renews once in
-// Config.RetryPeriod, as before, and a replica that stands by reads twice in that time. In between they are told what they know already. The methods are for
-// one goroutine at a time.
+// Config.RetryPeriod, and a replica reads twice in that time. In between they are told what the last request has told them, also an error. The methods are
+// for one goroutine at a time.
 type Lease struct {
 	resourcelock.Interface
 	// Fence is open while the Lease is held.
 	Fence *Fence
 
 	retryPeriod time.Duration
-	// looked is when Get last sent a request, with the answer, unless something was written since.
+	// looked is the last read, unless something was written since.
 	looked *look
-	// tried is when the last renewal was sent, with the answer, if this replica has held the Lease since.
-	tried *try
+	// written is the last write, unless it met a conflict: then another client had changed the Lease, and it is written again at once.
+	written *answer
 }
 
+// A look is when a Lease was read, and the answer.
 type look struct {
 	at     instant
-	record resourcelock.LeaderElectionRecord
+	record *resourcelock.LeaderElectionRecord
 	raw    []byte
+	err    error
 }
 
-type try struct {
+// An answer is when a Lease was written, and the answer.
+type answer struct {
 	at  instant
 	err error
 }
@@ -93,18 +97,23 @@ func newLease(lock resourcelock.Interface, fence *Fence, retryPeriod time.Durati
 
 // Get reads the Lease, or returns what it has just read. A holder other than this replica, after it has led, closes the Fence for good.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if known := l.looked; known != nil && l.Fence.now().since(known.at) < l.retryPeriod/2 {
-		record := known.record
-		return &record, known.raw, nil
+	if l.looked == nil || l.Fence.now().since(l.looked.at) >= l.retryPeriod/2 {
+		l.look(ctx)
 	}
+	if l.looked.err != nil {
+		return nil, nil, l.looked.err
+	}
+	record := *l.looked.record
+	return &record, l.looked.raw, nil
+}
+
+func (l *Lease) look(ctx context.Context) {
 	at := l.Fence.now()
 	record, raw, err := l.Interface.Get(ctx)
-	if err != nil {
-		return record, raw, err
+	l.looked = &look{at, record, raw, err}
+	if err == nil {
+		l.Fence.observe(record.HolderIdentity, l.Identity())
 	}
-	l.looked = &look{at, *record, raw}
-	l.Fence.observe(record.HolderIdentity, l.Identity())
-	return record, raw, nil
 }
 
 // Create creates the Lease, held by this replica.
@@ -112,12 +121,12 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.hold(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
-// Update renews the Lease, takes it over, or releases it. It does not renew a Lease that it has just renewed or has failed to renew. A replica that has lost it
+// Update renews the Lease, takes it over, or releases it. It does not renew a Lease that it has just renewed or failed to renew. A replica that has lost it
 // does not write it again: a release by the old leader would take it from the new one.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	isHeld := record.HolderIdentity == l.Identity()
-	if isHeld && l.tried != nil && l.Fence.now().since(l.tried.at) < l.retryPeriod {
-		return l.tried.err
+	if isHeld && l.written != nil && l.Fence.now().since(l.written.at) < l.retryPeriod && l.Fence.lost() == nil {
+		return l.written.err
 	}
 	return l.hold(record, func() error { return l.Interface.Update(ctx, record) })
 }
@@ -128,9 +137,9 @@ func (l *Lease) hold(record resourcelock.LeaderElectionRecord, write func() erro
 	}
 	began := l.Fence.now()
 	err := write()
-	l.looked = nil
-	if l.tried != nil || err == nil {
-		l.tried = &try{began, err}
+	l.looked, l.written = nil, &answer{began, err}
+	if apierrors.IsConflict(err) {
+		l.written = nil
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -15,14 +17,24 @@ func TestRequestsForTheLease(t *testing.T) {
 	renew := func(w *world) {
 		_ = w.lease.Update(w.t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me})
 	}
+	timeout, conflict := errors.New("timeout"), apierrors.NewConflict(schema.GroupResource{}, "lease", nil)
+	fails := func(err error) func(*world) {
+		return func(w *world) {
+			w.hold()
+			w.lock.writes, w.lock.err = 0, err
+			w.pass(retryPeriod)
+		}
+	}
 	for name, c := range map[string]struct {
 		before, try   func(*world)
 		reads, writes int
 	}{
-		"a leader renews once in a retry period":        {func(*world) {}, renew, 0, 8},
-		"also while the API server does not answer":     {func(w *world) { w.hold(); w.lock.writes = 0; w.pass(retryPeriod); w.lock.err = errors.New("timeout") }, renew, 0, 8},
-		"a replica that stands by reads twice as often": {func(w *world) { w.lock.record.HolderIdentity = other }, get, 16, 0},
-		"it tries to take over until it has":            {func(w *world) { w.lock.err = errors.New("conflict") }, renew, 0, tries},
+		"a leader renews once in a retry period":           {func(*world) {}, renew, 0, 8},
+		"also while the API server does not answer":        {fails(timeout), renew, 0, 8},
+		"unless another client has changed the Lease":      {fails(conflict), renew, 0, tries},
+		"a replica that stands by reads twice as often":    {func(w *world) { w.lock.record.HolderIdentity = other }, get, 16, 0},
+		"also while it gets no answer":                     {func(w *world) { w.lock.err = timeout }, get, 16, 0},
+		"it tries to take over as often as it would renew": {func(w *world) { w.lock.err = timeout }, renew, 0, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
