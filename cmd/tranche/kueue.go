@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -18,9 +17,6 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
-
-// kueueInterval is how often a running manager looks whether Kueue's manager still is there.
-const kueueInterval = 10 * time.Second
 
 // oldestKueue is the oldest minor version of Kueue beside which the manager starts.
 const oldestKueue = 19
@@ -58,7 +54,7 @@ func (w *kueueWatch) Start(ctx context.Context) error {
 	if err == nil {
 		_, err = configurations.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, after any) { check(after) }})
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("watch the configurations of webhooks: %w", err)
 	}
 	select {

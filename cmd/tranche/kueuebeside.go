@@ -17,6 +17,9 @@ import (
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
+// kueueInterval is how often a manager beside Kueue's looks whether that is still there.
+const kueueInterval = 10 * time.Second
+
 // kueueReportedEvery is how often a problem with Kueue's manager is reported again while it lasts: the API server keeps an Event for an hour.
 const kueueReportedEvery = 50 * time.Minute
 
