@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
@@ -31,10 +32,12 @@ func (c *workloadClient) GroupVersionKindFor(runtime.Object) (schema.GroupVersio
 	return kueue.SchemeGroupVersion.WithKind("Workload"), nil
 }
 
-// Patch answers with a later version.
+// Patch answers with a later version of the quota Workload, of which another client has removed the reclaimable pods.
 func (c *workloadClient) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	object.SetResourceVersion("3")
-	return nil
+	answer := c.status.stored.DeepCopy()
+	answer.ResourceVersion, answer.Status.ReclaimablePods = "3", nil
+	data, err := json.Marshal(answer)
+	return errors.Join(err, json.Unmarshal(data, object))
 }
 
 func (c *workloadClient) Status() client.SubResourceWriter { return c.status }
@@ -106,6 +109,7 @@ func TestAdmissionIsObservedAtOnce(t *testing.T) {
 // TestChangeIsObservedAtOnce: a stage that is opened is decided about before any watch reports that, so that a reconcile can ask whether it is admitted.
 func TestChangeIsObservedAtOnce(t *testing.T) {
 	before := admitted()
+	before.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
 	writer := newWriter(t, before)
 	after := before.DeepCopy()
 	after.Annotations = map[string]string{"a": "b"}
@@ -115,6 +119,9 @@ func TestChangeIsObservedAtOnce(t *testing.T) {
 	err := writer.Runner.View(t.Context(), func(e *admission.Engine) {
 		if all := e.ChargeSnapshot().Stages; len(all) != 1 || all[0].ResourceVersion != 3 {
 			t.Errorf("the engine knows %+v, want version 3 of the quota Workload", all)
+		}
+		if !e.ChargedAs(admitted()) {
+			t.Error("the engine does not charge the pods that are no longer reclaimable")
 		}
 	})
 	if err != nil {

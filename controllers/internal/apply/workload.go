@@ -90,8 +90,13 @@ func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) 
 	if !equality.Semantic.DeepEqual(before.Spec.PodSets, after.Spec.PodSets) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, isSameOwner) {
 		change = patch.Locked(before, before.ResourceVersion)
 	}
-	written := after.DeepCopy()
-	err := w.Client.Patch(ctx, written, change)
+	data, err := change.Data(after)
+	if err != nil {
+		return nil, fmt.Errorf("render the change of quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
+	}
+	// The response is decoded into an empty object: one with the fields of the cache would keep those that others have removed.
+	written := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: before.Namespace, Name: before.Name}}
+	err = w.Client.Patch(ctx, written, client.RawPatch(change.Type(), data))
 	switch {
 	case err == nil:
 		w.Runner.Observe(admission.WorkloadObserved{Workload: written})
