@@ -21,7 +21,7 @@ import (
 const longestYield = 100 * time.Millisecond
 
 // A yielder leaves the rest of a Step, which records what has happened, to the next reconcile while the Jobs of a stage are about to be released: the cache
-// or the engine does not show the admission yet, or the JobSet controller is creating the Jobs. The reconcile that releases them can only begin when this
+// does not show the admission yet, or the JobSet controller is creating the Jobs. The reconcile that releases them can only begin when this
 // one has ended. Its methods may be called from several goroutines.
 type yielder struct {
 	runner *engine.Runner
@@ -37,14 +37,11 @@ func newYielder(runner *engine.Runner) *yielder {
 
 // yield returns stages.ErrYield if the rest of a Step is left to the next reconcile, which it requests.
 func (y *yielder) yield(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	isImminent := w.AwaitsJobs || w.AwaitsEngine
-	if !isImminent {
-		var err error
-		if isImminent, err = y.isAdmitted(ctx, waitingForQuota(s)); err != nil {
-			return err
-		}
+	isAdmitted, err := y.isAdmitted(ctx, inQueue(s, w))
+	if err != nil {
+		return err
 	}
-	if !isImminent {
+	if !isAdmitted && !w.AwaitsJobs {
 		y.forget(s.Key)
 		return nil
 	}
@@ -73,29 +70,32 @@ func (y *yielder) forget(key types.NamespacedName) {
 }
 
 // isAdmitted reports whether the engine has admitted one of these quota Workloads, which may not be written yet.
-func (y *yielder) isAdmitted(ctx context.Context, waiting []*kueue.Workload) (bool, error) {
-	if len(waiting) == 0 {
+func (y *yielder) isAdmitted(ctx context.Context, inQueue []*kueue.Workload) (is bool, err error) {
+	if len(inQueue) == 0 {
 		return false, nil
 	}
-	isAdmitted := false
-	err := y.runner.ViewDecided(ctx, func(e *admission.Engine) {
-		isAdmitted = slices.ContainsFunc(waiting, func(workload *kueue.Workload) bool {
-			return e.Admitted(client.ObjectKeyFromObject(workload), workload.UID)
-		})
+	err = y.runner.ViewDecided(ctx, func(e *admission.Engine) {
+		is = slices.ContainsFunc(inQueue, func(w *kueue.Workload) bool { return e.Admitted(client.ObjectKeyFromObject(w), w.UID) })
 	})
-	return isAdmitted, err
+	return is, err
 }
 
-// waitingForQuota returns the quota Workloads that hold no quota according to the cache, and may get some from Tranche's engine.
-func waitingForQuota(s *jobsetstate.Snapshot) []*kueue.Workload {
-	if s.Plan == nil || s.IsUnqueued || s.OtherEngine {
+// inQueue returns the quota Workloads that the engine may admit at any moment: those of open stages without quota, according to the cache, and those that
+// the Step has opened.
+func inQueue(s *jobsetstate.Snapshot, w *stages.Step) []*kueue.Workload {
+	if s.OtherEngine {
 		return nil
 	}
-	var waiting []*kueue.Workload
+	var all []*kueue.Workload
 	for _, workload := range s.Owned.Workloads {
-		if !quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished) {
-			waiting = append(waiting, workload)
+		if quotaworkload.MayQueue(workload) {
+			all = append(all, workload)
 		}
 	}
-	return waiting
+	for _, c := range w.ChangeWorkloads {
+		if quotaworkload.MayQueue(c.After) {
+			all = append(all, c.After)
+		}
+	}
+	return all
 }

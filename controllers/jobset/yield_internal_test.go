@@ -2,11 +2,15 @@ package jobset
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
@@ -35,11 +39,42 @@ func TestYieldIsLimited(t *testing.T) {
 
 // What is about to happen is reconciled again soon, also if no watch reports it.
 func TestYield(t *testing.T) {
-	for name, step := range map[string]*stages.Step{"Jobs": {AwaitsJobs: true}, "engine": {AwaitsEngine: true}} {
-		t.Run(name, func(t *testing.T) {
-			if err := newYielder(nil).yield(t.Context(), &jobsetstate.Snapshot{}, step); !errors.Is(err, stages.ErrYield) || step.RequeueAfter != longestYield {
-				t.Errorf("error %v, reconciled after %v, want %v after %v", err, step.RequeueAfter, stages.ErrYield, longestYield)
-			}
-		})
+	step := &stages.Step{AwaitsJobs: true}
+	if err := newYielder(nil).yield(t.Context(), &jobsetstate.Snapshot{}, step); !errors.Is(err, stages.ErrYield) || step.RequeueAfter != longestYield {
+		t.Errorf("error %v, reconciled after %v, want %v after %v", err, step.RequeueAfter, stages.ErrYield, longestYield)
+	}
+}
+
+// The engine is asked about stages that it may admit, and about no others: to ask costs a scheduling cycle.
+func TestInQueue(t *testing.T) {
+	workload := func(name string, change func(*kueue.Workload)) *kueue.Workload {
+		w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		change(w)
+		return w
+	}
+	condition := func(of string) func(*kueue.Workload) {
+		return func(w *kueue.Workload) {
+			w.Status.Admission = &kueue.Admission{}
+			w.Status.Conditions = []metav1.Condition{{Type: of, Status: metav1.ConditionTrue}}
+		}
+	}
+	gated := workload("opened", func(w *kueue.Workload) {
+		w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+	})
+	s := &jobsetstate.Snapshot{Owned: jobsetstate.Objects{Workloads: []*kueue.Workload{
+		workload("waits", func(*kueue.Workload) {}), workload("holds", condition(kueue.WorkloadQuotaReserved)), workload("finished", condition(kueue.WorkloadFinished)),
+		gated, workload("closed", func(w *kueue.Workload) { w.Annotations = gated.Annotations }),
+	}}}
+	step := &stages.Step{ChangeWorkloads: []stages.ChangeWorkload{{Before: gated, After: workload("opened", func(*kueue.Workload) {})}}}
+	var names []string
+	for _, w := range inQueue(s, step) {
+		names = append(names, w.Name)
+	}
+	if want := []string{"waits", "opened"}; !slices.Equal(names, want) {
+		t.Errorf("asks about %v, want %v", names, want)
+	}
+	s.OtherEngine = true
+	if got := inQueue(s, step); len(got) > 0 {
+		t.Errorf("asks about %d stages that Kueue admits", len(got))
 	}
 }
