@@ -24,7 +24,9 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 	const (
 		workloads = 1000
 		atOnce    = 100
+		// kills and evictions are how many there are at least before the manager that empties the queues starts.
 		kills     = 12
+		evictions = 10
 	)
 
 	It("exceeds no quota, loses no quota Workload and admits none twice", func(ctx SpecContext) {
@@ -44,7 +46,8 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 		h.begin(running, workloads, atOnce)
 
 		random := rand.New(rand.NewPCG(seed, kills))
-		for range kills {
+		// Where the machine is slow, quota Workloads end before others need their quota, and it takes more kills until there are as many evictions.
+		for killed := 0; killed < kills || h.tally().evictions < evictions; killed++ {
 			h.killAfter(ctx, proxy, 20+random.IntN(80))
 		}
 		before := h.tally()
@@ -58,8 +61,6 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 		AddReportEntry("result", fmt.Sprintf("%d quota Workloads with %d evictions in %s, %d of them and %d evictions before the last kill",
 			after.finished, after.evictions, time.Since(began).Round(time.Second), before.finished, before.evictions))
 		Expect(after.problems).To(BeEmpty())
-		// More than a hundred on an idle machine. Where it is slow, Workloads end before others need their quota: 9 were seen.
-		Expect(before.evictions).To(BeNumerically(">", 0), "without a preemption this proves nothing about them")
 		Expect(env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(h.namespace))).To(Succeed())
 	}, SpecTimeout(6*time.Minute))
 })
