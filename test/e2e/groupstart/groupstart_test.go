@@ -149,9 +149,15 @@ var _ = Describe("A group", func() {
 		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		suspend(ctx, js, false)
 		expectWaiting(ctx, js, 2)
-		after := jobsOf(ctx, Default, js)
-		Expect(after[0].UID).To(Equal(before[0].UID), "the Jobs are the same")
-		Expect(after[0].Spec.Template.Annotations).To(HaveKeyWithValue(apis.ReleaseAnnotation, "2"))
+		// The driver may be released after the workers wait: not before the status of its Job says that its pod has terminated.
+		Eventually(func(g Gomega) {
+			after := jobsOf(ctx, g, js)
+			g.Expect(after).To(HaveLen(len(before)))
+			for i := range after {
+				g.Expect(after[i].UID).To(Equal(before[i].UID), "the Jobs are the same")
+				g.Expect(after[i].Spec.Template.Annotations).To(HaveKeyWithValue(apis.ReleaseAnnotation, "2"))
+			}
+		}).WithContext(ctx).Should(Succeed())
 		expectCounted(ctx, js, "workers", "2 of 3 pods")
 		Expect(configMapOf(ctx, Default, js).Data).To(Equal(withoutStarted(first.Data)), "their pods are others")
 		expectCondition(ctx, js, metav1.ConditionFalse, "WaitingForPods", "")
