@@ -85,7 +85,8 @@ func (b *Bank) Add(c *Claim) {
 		return
 	default:
 		if done, left, ok := tryToFinish(b.tree, p.order, c); ok {
-			p.order = slices.Concat(done, []*Claim{c}, left)
+			n := bringForward(b.tree, done, c)
+			p.order = slices.Concat(done[:n], []*Claim{c}, done[n:], left)
 			return
 		}
 	}
@@ -185,6 +186,46 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	}
 	done = append(make([]*Claim, 0, len(waiting)), waiting[:n]...)
 	return finishInAnyOrder(done, slices.Clone(waiting[n:]), until)
+}
+
+// longWay is how many claims may finish before another one without a search for fewer that are enough.
+const longWay = 8
+
+// bringForward moves those of the finished claims to the front that are enough for the next one to finish, and returns how many these are. So the next claims
+// that need the same find them without asking all the others, which may hold nothing of use.
+func bringForward(tree *quota.Tree, finished []*Claim, next *Claim) int {
+	if len(finished) <= longWay {
+		return len(finished)
+	}
+	var need quota.Usage
+	tree.WhatIf(func() bool {
+		for _, c := range finished {
+			c.Node.Release(c.Held)
+		}
+		need = next.needs[slices.IndexFunc(next.needs, next.Node.Fits)]
+		return true
+	})
+	first, others := make([]*Claim, 0, len(finished)), make([]*Claim, 0, len(finished))
+	isEnough := tree.WhatIf(func() bool {
+		for i, c := range finished {
+			if !c.holdsAnyOf(need) || !c.canFinish() {
+				others = append(others, c)
+				continue
+			}
+			first = append(first, c)
+			c.Node.Release(c.Held)
+			if next.Node.Fits(need) {
+				others = append(others, finished[i+1:]...)
+				return true
+			}
+		}
+		return false
+	})
+	if !isEnough {
+		return len(finished)
+	}
+	copy(finished[copy(finished, first):], others)
+	return len(first)
 }
 
 // nextAsked returns after how many finished claims to ask again whether the awaited claim can finish. To ask costs as much as to let one of them finish, and it

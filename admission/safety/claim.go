@@ -63,6 +63,11 @@ func (c *Claim) canFinish() bool {
 	return slices.ContainsFunc(c.needs, c.Node.Fits)
 }
 
+// holdsAnyOf reports whether the claim holds some of a needed resource.
+func (c *Claim) holdsAnyOf(need quota.Usage) bool {
+	return slices.ContainsFunc(need, func(n quota.Charge) bool { return c.Held.Of(n.ID) > 0 })
+}
+
 // Outstanding returns the most that the JobSet may come to hold of each flavor and resource, beside what it holds and what is reserved for it.
 func (c *Claim) Outstanding(reserved quota.Usage) quota.Usage {
 	var most quota.Usage

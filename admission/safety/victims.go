@@ -142,6 +142,7 @@ func (v *victimSelection) minimize(some []*Claim) (goes []*Claim) {
 			c.excluded = true
 		}
 		order, _, _ := tryToFinish(v.tree, v.stuck, nil)
+		order = slices.Clone(order)
 		starters := newStarters(order)
 		for _, c := range slices.Backward(some) {
 			c.excluded = false
@@ -179,9 +180,10 @@ func (v *victimSelection) beside(order []*Claim, starters starters, c *Claim) ([
 	case !ok:
 		return nil, false
 	case len(done) == 0 || &done[0] == &order[0]: // no other order was necessary
-		return slices.Insert(order, len(done), c), true
+		return slices.Insert(order, bringForward(v.tree, done, c), c), true
 	default:
-		return slices.Concat(done, []*Claim{c}, left), true
+		n := bringForward(v.tree, done, c)
+		return slices.Concat(done[:n], []*Claim{c}, done[n:], left), true
 	}
 }
 
