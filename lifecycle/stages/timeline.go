@@ -24,7 +24,7 @@ import (
 // noteAfter is how long after the end of a stage, while its JobSet runs, the manager writes that end into the timeline and removes the finalizer of
 // the quota Workload. When a stage finishes, the next one starts: its release does not wait for these writes, which conflict with those of the JobSet
 // controller at that moment. Stages that finish within this time share the write to the JobSet.
-const noteAfter = 30 * time.Second
+const noteAfter = 2 * time.Minute
 
 // isNoteDue reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
 func (w *Step) isNoteDue(s *jobsetstate.Snapshot, workload *kueue.Workload) bool {
