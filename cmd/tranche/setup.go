@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cached"
 	"github.com/tranche-dev/tranche/cmd/tranche/leader"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
+	"github.com/tranche-dev/tranche/cmd/tranche/watched"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/podgang"
@@ -51,6 +52,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 		Scheme:                 scheme,
 		Metrics:                metrics,
 		HealthProbeBindAddress: config.Health.HealthProbeBindAddress,
+		NewCache:               watched.NewCache,
 		Cache: cache.Options{
 			DefaultTransform: cached.NewSharer().Transform,
 			ByObject: map[client.Object]cache.ByObject{
