@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-var _ = Describe("A manager that is killed", func() {
+var _ = Describe("A manager that is killed", beginsFirst, func() {
 	var proxy *testenv.Proxy
 
 	BeforeEach(func(ctx SpecContext) {

@@ -329,7 +329,7 @@ var _ = Describe("An elastic JobSet", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("The manager of an elastic JobSet", func() {
+var _ = Describe("The manager of an elastic JobSet", beginsFirst, func() {
 	It("reaches the same growth after a crash at any write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()

@@ -320,7 +320,7 @@ var _ = Describe("A stage with some succeeded Jobs", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A manager that is killed while it evicts", func() {
+var _ = Describe("A manager that is killed while it evicts", beginsFirst, func() {
 	It("reaches the same final state after a crash at any write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()

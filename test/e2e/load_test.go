@@ -12,7 +12,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-var _ = Describe("A queue", func() {
+var _ = Describe("A queue", beginsFirst, func() {
 	It("drains 50 JobSets of 3 stages on quota for 10", func(ctx SpecContext) {
 		const jobSets = 50
 		t := newTeam(ctx, "20", "50")

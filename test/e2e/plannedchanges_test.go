@@ -45,7 +45,7 @@ type plannedChange struct {
 // A planner has the teams of a plannedChange. Those after the first one are in a Cohort with it.
 type planner struct{ teams []team }
 
-var _ = Describe("tranche plan", func() {
+var _ = Describe("tranche plan", beginsFirst, func() {
 	It("names all that thirteen changes make happen, and nothing else", func(ctx SpecContext) {
 		changes := plannedChanges()
 		planners, manifests := make([]*planner, len(changes)), make([]map[string]any, len(changes))

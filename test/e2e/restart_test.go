@@ -20,7 +20,7 @@ func applied(fields map[string]any) runtime.ApplyConfiguration {
 	return client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields})
 }
 
-var _ = Describe("A manager that is killed among 1,000 admissions and preemptions", func() {
+var _ = Describe("A manager that is killed among 1,000 admissions and preemptions", beginsFirst, func() {
 	const (
 		workloads = 1000
 		atOnce    = 100

@@ -26,6 +26,9 @@ const (
 	patience = 60 * time.Second
 	// firstAudit is by when a manager has audited its books: it does so once a minute.
 	firstAudit = 90 * time.Second
+
+	// beginsFirst is the priority of specs that take minutes: they must not begin when the others of the suite have ended.
+	beginsFirst = SpecPriority(1)
 )
 
 var (

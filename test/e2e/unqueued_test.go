@@ -288,7 +288,7 @@ var _ = Describe("A JobSet without a queue", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A manager that is killed while it runs a JobSet without a queue", func() {
+var _ = Describe("A manager that is killed while it runs a JobSet without a queue", beginsFirst, func() {
 	It("reaches the same final state after a crash at any write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		t := newTeam(ctx, "0", "0")

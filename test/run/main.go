@@ -27,22 +27,22 @@ type job struct {
 	processes int
 }
 
-// jobs are all of them, in the order in which they begin: the long ones first, so that they do not end alone.
+// jobs are all of them, in the order in which they begin: the long ones first, and last those with many short specs, which keep all slots busy to the end.
 var jobs = []job{
 	{"./test/e2e", 2},
-	{"./test/kueue", 2},
-	{"./test/integration", 2},
-	{pkg: "./test/e2e/groupstart"},
 	{pkg: "./test/install"},
-	{pkg: "./test/e2e/dashboard"},
+	{pkg: "./test/e2e/groupstart"},
 	{pkg: "./test/e2e/podgroup"},
+	{pkg: "./test/e2e/dashboard"},
 	{pkg: "./test/e2e/gang"},
+	{pkg: "./test/e2e/adoption"},
 	{pkg: "./test/soak"},
 	{pkg: "./test/kueue/migration"},
-	{pkg: "./test/e2e/adoption"},
 	{pkg: "./test/controlplane"},
 	{pkg: "./test/integration/shadow"},
 	{pkg: "./test/invariants"},
+	{"./test/kueue", 2},
+	{"./test/integration", 2},
 }
 
 // atOnce is how many processes run specs at the same time. Two cores are always busy with the control planes of so many.

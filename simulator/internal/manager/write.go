@@ -342,7 +342,7 @@ func (w *stepWriter) deleteWorkloads(step *stages.Step) error {
 // report writes the conditions of the JobSet, if they differ from those that the manager has read.
 func (w *stepWriter) report(step *stages.Step) error {
 	read := w.snapshot.JobSet
-	if read == nil || w.IsQuiet || equality.Semantic.DeepEqual(read, withConditions(read, step.Conditions)) {
+	if read == nil || w.IsQuiet || equality.Semantic.DeepEqual(read.Status.Conditions, conditionsAfter(read, step.Conditions)) {
 		return nil
 	}
 	return each(w, []*jobsetapi.JobSet{read}, func(read *jobsetapi.JobSet) error {
@@ -356,9 +356,14 @@ func (w *stepWriter) report(step *stages.Step) error {
 // withConditions returns a JobSet with the conditions that the manager reports.
 func withConditions(js *jobsetapi.JobSet, conditions []metav1.Condition) *jobsetapi.JobSet {
 	after := js.DeepCopy()
-	after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c metav1.Condition) bool { return jobsetstatus.IsOwned(c.Type) })
-	after.Status.Conditions = append(after.Status.Conditions, conditions...)
+	after.Status.Conditions = conditionsAfter(js, conditions)
 	return after
+}
+
+// conditionsAfter returns the conditions of a JobSet after the manager has reported its own.
+func conditionsAfter(js *jobsetapi.JobSet, conditions []metav1.Condition) []metav1.Condition {
+	after := slices.DeleteFunc(slices.Clone(js.Status.Conditions), func(c metav1.Condition) bool { return jobsetstatus.IsOwned(c.Type) })
+	return append(after, conditions...)
 }
 
 func (w *stepWriter) createGrowths(step *stages.Step) error {
