@@ -52,7 +52,7 @@ func (n *negotiated) DecoderToVersion(runtime.Decoder, runtime.GroupVersioner) r
 }
 
 // loose are the options for what contains objects: what is wrong with an object is for Decode.
-var loose = jsontext.AllowDuplicateNames(true)
+var loose = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // A framer finds the values of a stream.
 type framer struct{ runtime.Framer }
@@ -71,7 +71,11 @@ type frames struct {
 
 func (f *frames) Read(data []byte) (n int, err error) {
 	if len(f.left) == 0 {
-		if f.left, err = f.input.ReadValue(); err != nil {
+		f.left, err = f.input.ReadValue()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, io.ErrUnexpectedEOF // client-go compares it by ==, and then watches on instead of listing everything again
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -102,7 +106,7 @@ func (p *part) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // A splitter decodes watch events.
 type splitter struct{ runtime.Serializer }
 
-// Decode does not copy the object of an event: the next decoder is done with it before the next event is read.
+// Decode does not copy the object of an event: the next decoder is done with it before the next event is read, and all types copy what they keep of it.
 func (s splitter) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	result, is := into.(*metav1.WatchEvent)
 	if !is {

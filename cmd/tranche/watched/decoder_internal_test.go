@@ -80,6 +80,30 @@ func TestDecodesAsClientGo(t *testing.T) {
 	}
 }
 
+// TestQuirks: whatever is strange about an object, it is what client-go makes of it.
+func TestQuirks(t *testing.T) {
+	scheme := newScheme(t)
+	k := kinds()[0]
+	d := newDecoder(scheme, k, nil)
+	for _, fields := range []string{
+		`"spec":null,"status":{"conditions":null,"admission":null}`, `"spec":{"podSets":[],"queueName":""},"metadata":{"labels":{},"name":null}`,
+		`"Spec":{"queueName":"other case"},"spec":{"QUEUENAME":"q"}`, `"unknown":{"a":[1,{"b":null}]},"spec":{"queueName":"q"}`,
+		`"spec":{"queueName":"first","queueName":"last"}`, `"metadata":{"name":"a\ud800b"}`, "\"metadata\":{\"name\":\"a\xffb\"}", `"spec":{"priority":99999999999}`,
+		`"spec":{"priority":1.0}`, `"metadata":{"creationTimestamp":null}`, `"spec":{"podSets":[{"count":"many"}]}`,
+	} {
+		data := []byte(`{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload",` + fields + `}`)
+		want, _, wantErr := d.standard.Decode(data, nil, nil)
+		got, _, gotErr := d.Decode(data, nil, nil)
+		if (wantErr == nil) != (gotErr == nil) || wantErr == nil && !cmp.Equal(want, got) {
+			t.Errorf("%s: got %v, %v, want %v, %v", fields, got, gotErr, want, wantErr)
+		}
+		list := `{"metadata":{"resourceVersion":"9"},"items":[` + string(data) + `]}`
+		if _, err := d.decodeList(strings.NewReader(list)); (err == nil) != (wantErr == nil) {
+			t.Errorf("%s in a list: got %v, want %v", fields, err, wantErr)
+		}
+	}
+}
+
 // TestWatch decodes a stream with all that a server may send.
 func TestWatch(t *testing.T) {
 	const (
@@ -213,6 +237,23 @@ func newWatch(t *testing.T, k kind, stream io.ReadCloser) *restwatch.Decoder {
 		t.Fatal(err)
 	}
 	return restwatch.NewDecoder(streaming.NewDecoder(framer.NewFrameReader(stream), events), objects)
+}
+
+// TestBrokenConnection: client-go watches on after these errors, which it compares by ==. After others it lists everything again.
+func TestBrokenConnection(t *testing.T) {
+	const event = `{"type":"ADDED","object":` + oneWorkload + `}`
+	for name, stream := range map[string]io.Reader{
+		"in an event":    strings.NewReader(event + event[:40]),
+		"between events": io.MultiReader(strings.NewReader(event), iotest.ErrReader(io.ErrUnexpectedEOF)),
+	} {
+		d := newWatch(t, kinds()[0], io.NopCloser(stream))
+		if _, _, err := d.Decode(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, _, err := d.Decode(); err != io.ErrUnexpectedEOF { //nolint:errorlint // as client-go does
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
 }
 
 // BenchmarkWatch decodes the events of a watch, here and as client-go does.

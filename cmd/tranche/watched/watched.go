@@ -1,7 +1,7 @@
 // Package watched receives quota Workloads and JobSets for the cache of the manager. There may be a hundred thousand of them, in JSON.
 //
-// client-go lists objects by a watch that begins with all of them, and reads each event of a watch seven times before it has the object. The API server
-// needs twice as long for such a watch as for a list. So this package lists, decodes each object while the next ones arrive, and decodes an event in less
+// client-go lists objects by a watch that begins with all of them, and reads each event of a watch at least seven times before it has the object. The API server
+// needs twice as long for such a watch as for a list. So this package lists in pages, decodes each object while the next ones arrive, and decodes an event in less
 // than half of the time. See docs/decisions/0054-the-manager-lists-and-decodes-by-itself.md.
 package watched
 
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,23 +29,33 @@ import (
 )
 
 // NewCache is cache.New with informers that receive objects by this package. All objects of the two kinds are received, and transformed by the default
-// transform: the options must have nothing else for them.
+// transform: it returns an error if the options have anything else for them.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	sources := map[string]*source{}
-	options.ByObject = maps.Clone(options.ByObject)
+	if options.HTTPClient == nil || len(options.DefaultNamespaces) > 0 || options.DefaultLabelSelector != nil || options.DefaultFieldSelector != nil {
+		return nil, errors.New("watched.NewCache needs an HTTP client, and does not select objects")
+	}
+	byObject := map[client.Object]cache.ByObject{}
+	maps.Copy(byObject, options.ByObject)
+	sources := map[reflect.Type]*source{}
 	for _, k := range kinds() {
 		object, d := k.new(), newDecoder(options.Scheme, k, options.DefaultTransform)
+		for other := range options.ByObject {
+			if reflect.TypeOf(other) == reflect.TypeOf(object) {
+				return nil, fmt.Errorf("watched.NewCache does not select %s", k.resource)
+			}
+		}
 		api, err := d.client(config, options.HTTPClient)
 		if err != nil {
 			return nil, fmt.Errorf("configure the client of %s: %w", k.resource, err)
 		}
-		sources[fmt.Sprintf("%T", object)] = &source{api, d}
-		options.ByObject[object] = cache.ByObject{Transform: func(o any) (any, error) { return o, nil }}
+		sources[reflect.TypeOf(object)] = &source{api, d}
+		byObject[object] = cache.ByObject{Transform: func(o any) (any, error) { return o, nil }}
 	}
+	options.ByObject = byObject
 	options.NewInformer = func(
 		lister toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {
-		if s := sources[fmt.Sprintf("%T", example)]; s != nil {
+		if s := sources[reflect.TypeOf(example)]; s != nil {
 			lister = &listerWatcher{toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}}
 		}
 		return toolscache.NewSharedIndexInformer(lister, example, resync, indexers)
@@ -85,11 +96,15 @@ type source struct {
 	decoder *decoder
 }
 
-// list returns all objects, at least as new as the call. An informer asks for whatever a cache of the API server has, in pages: then a manager that starts could
-// miss admissions of the one before it.
+// pageSize is how many objects a list has at most. The API server copies all objects of a list before it sends them, and ends a request after a minute.
+const pageSize = 10_000
+
+// list returns all objects, at least as new as the call, in pages. An informer asks for whatever a cache of the API server has: then a manager that starts
+// could miss admissions of the one before it.
 func (s *source) list(ctx context.Context, options metav1.ListOptions) (_ runtime.Object, err error) {
-	if options.ResourceVersion == "0" {
-		options.ResourceVersion, options.ResourceVersionMatch, options.Limit = "", "", 0
+	options.Limit = pageSize
+	if options.Continue == "" {
+		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 	// To compress and expand it would take both sides longer than the network.
 	body, err := s.request(&options).SetHeader("Accept-Encoding", "identity").Stream(ctx)

@@ -1,17 +1,24 @@
 package watched
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -30,7 +37,7 @@ func newSource(t *testing.T, answer http.HandlerFunc) *source {
 	return &source{api, d}
 }
 
-// TestLists: what the first list of an informer asks for, and a later one, which goes on where a page has ended.
+// TestLists: what the first list of an informer asks for, one after a watch has failed, and one that goes on where a page has ended.
 func TestLists(t *testing.T) {
 	var asked string
 	s := newSource(t, func(w http.ResponseWriter, r *http.Request) {
@@ -38,13 +45,14 @@ func TestLists(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprint(w, `{"metadata":{"resourceVersion":"9"},"items":[`+oneWorkload+`]}`)
 	})
-	const path = "GET /apis/kueue.x-k8s.io/v1beta2/workloads"
+	const request = "GET /apis/kueue.x-k8s.io/v1beta2/workloads"
 	for _, c := range []struct {
 		options metav1.ListOptions
 		want    string
 	}{
-		{metav1.ListOptions{ResourceVersion: "0", Limit: 500, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, path + " identity"},
-		{metav1.ListOptions{Limit: 500, Continue: "next"}, path + "?continue=next&limit=500 identity"},
+		{metav1.ListOptions{ResourceVersion: "0", Limit: 500, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, request + "?limit=10000 identity"},
+		{metav1.ListOptions{ResourceVersion: "7"}, request + "?limit=10000 identity"},
+		{metav1.ListOptions{Limit: 500, Continue: "next"}, request + "?continue=next&limit=10000 identity"},
 	} {
 		list, err := s.list(t.Context(), c.options)
 		if err != nil {
@@ -94,5 +102,78 @@ func TestWatches(t *testing.T) {
 	event := <-w.ResultChan()
 	if found, is := event.Object.(*kueue.Workload); event.Type != watch.Added || !is || found.ResourceVersion != "8" {
 		t.Errorf("got %v", event)
+	}
+}
+
+// TestNewCache: informers of the two kinds receive objects by this package, and those of others do not.
+func TestNewCache(t *testing.T) {
+	asked := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- path.Base(r.URL.Path) + "?" + r.URL.RawQuery
+		if r.URL.Query().Get("watch") != "" {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"metadata":{"resourceVersion":"9"},"items":[`+oneWorkload+`]}`)
+	}))
+	defer server.CloseClientConnections()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, k := range kinds() {
+		mapper.Add(k.gvk, meta.RESTScopeNamespace)
+	}
+	mapper.Add(kueue.SchemeGroupVersion.WithKind("ClusterQueue"), meta.RESTScopeRoot)
+	options := cache.Options{Scheme: newScheme(t), Mapper: mapper, HTTPClient: server.Client(), DefaultTransform: func(o any) (any, error) {
+		o.(metav1.Object).SetLabels(map[string]string{"is": "transformed"})
+		return o, nil
+	}}
+	c, err := NewCache(&rest.Config{Host: server.URL}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inform := func(object client.Object) {
+		t.Helper()
+		if _, err := c.GetInformer(t.Context(), object, cache.BlockUntilSynced(false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inform(&kueue.Workload{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Start(ctx) })
+	defer running.Wait()
+	defer cancel()
+	if !c.WaitForCacheSync(ctx) {
+		t.Fatal("the cache has not been filled")
+	}
+	var all kueue.WorkloadList
+	if err := c.List(ctx, &all); err != nil || len(all.Items) != 1 || all.Items[0].Labels["is"] != "transformed" {
+		t.Errorf("the cache has %v, %v", all.Items, err)
+	}
+	if request := <-asked; request != "workloads?limit=10000" {
+		t.Errorf("asked for %s", request)
+	}
+	inform(&kueue.ClusterQueue{})
+	request := <-asked
+	for strings.HasPrefix(request, "workloads?") {
+		request = <-asked
+	}
+	if strings.Contains(request, "limit=10000") {
+		t.Errorf("asked for %s", request)
+	}
+}
+
+// TestNewCacheRefuses: what the source would ignore.
+func TestNewCacheRefuses(t *testing.T) {
+	scheme := newScheme(t)
+	for name, options := range map[string]cache.Options{
+		"no client":   {Scheme: scheme},
+		"a selector":  {Scheme: scheme, HTTPClient: http.DefaultClient, DefaultLabelSelector: labels.Nothing()},
+		"a namespace": {Scheme: scheme, HTTPClient: http.DefaultClient, DefaultNamespaces: map[string]cache.Config{"ml": {}}},
+		"a kind":      {Scheme: scheme, HTTPClient: http.DefaultClient, ByObject: map[client.Object]cache.ByObject{&kueue.Workload{}: {}}},
+	} {
+		if _, err := NewCache(&rest.Config{Host: "localhost"}, options); err == nil || !strings.HasPrefix(err.Error(), "watched.NewCache ") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
