@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"time"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,18 +97,35 @@ type source struct {
 	decoder *decoder
 }
 
-// pageSize is how many objects a list has at most. The API server copies all objects of a list before it sends them, and ends a request after a minute.
+// pageSize is how many objects are asked for at a time. The API server copies all objects of a list before it sends them, and ends a request after a minute.
 const pageSize = 10_000
 
-// list returns all objects, at least as new as the call, in pages. An informer asks for whatever a cache of the API server has: then a manager that starts
-// could miss admissions of the one before it.
-func (s *source) list(ctx context.Context, options metav1.ListOptions) (_ runtime.Object, err error) {
-	options.Limit = pageSize
-	if options.Continue == "" {
-		options.ResourceVersion, options.ResourceVersionMatch = "", ""
+// list returns all objects, at least as new as the call. It reads the pages itself, whatever page is asked for: an informer would ask for what any cache of the
+// API server has, so that a manager that starts could miss admissions of the one before it, and takes what it is given after a page has expired
+// for everything.
+func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	options.ResourceVersion, options.ResourceVersionMatch = "", ""
+	options.Limit, options.Continue = pageSize, ""
+	all := &metainternalversion.List{}
+	for {
+		page, err := s.page(ctx, &options)
+		if err != nil {
+			return nil, err
+		}
+		if all.ResourceVersion == "" {
+			all.ResourceVersion = page.ResourceVersion
+		}
+		all.Items = append(all.Items, page.Items...)
+		if page.Continue == "" {
+			return all, nil
+		}
+		options.Continue = page.Continue
 	}
+}
+
+func (s *source) page(ctx context.Context, options *metav1.ListOptions) (_ *metainternalversion.List, err error) {
 	// To compress and expand it would take both sides longer than the network.
-	body, err := s.request(&options).SetHeader("Accept-Encoding", "identity").Stream(ctx)
+	body, err := s.request(options).SetHeader("Accept-Encoding", "identity").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}

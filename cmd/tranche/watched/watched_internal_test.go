@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,34 +39,59 @@ func newSource(t *testing.T, answer http.HandlerFunc) *source {
 	return &source{api, d}
 }
 
-// TestLists: what the first list of an informer asks for, one after a watch has failed, and one that goes on where a page has ended.
+// TestLists: a list has all pages, whatever page an informer asks for: at first, after a watch has failed, and after a page has expired.
 func TestLists(t *testing.T) {
-	var asked string
+	var asked []string
 	s := newSource(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = r.Method + " " + r.URL.String() + " " + r.Header.Get("Accept-Encoding")
+		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Accept-Encoding"))
+		next := ""
+		if len(asked) < 3 {
+			next = fmt.Sprintf(`,"continue":"page-%d","remainingItemCount":%d`, len(asked), 3-len(asked))
+		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprint(w, `{"metadata":{"resourceVersion":"9"},"items":[`+oneWorkload+`]}`)
+		_, _ = fmt.Fprint(w, `{"metadata":{"resourceVersion":"9"`+next+`},"items":[`+oneWorkload+`]}`)
 	})
-	const request = "GET /apis/kueue.x-k8s.io/v1beta2/workloads"
-	for _, c := range []struct {
-		options metav1.ListOptions
-		want    string
-	}{
-		{metav1.ListOptions{ResourceVersion: "0", Limit: 500, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, request + "?limit=10000 identity"},
-		{metav1.ListOptions{ResourceVersion: "7"}, request + "?limit=10000 identity"},
-		{metav1.ListOptions{Limit: 500, Continue: "next"}, request + "?continue=next&limit=10000 identity"},
+	const first = "GET /apis/kueue.x-k8s.io/v1beta2/workloads?"
+	want := []string{first + "limit=10000 identity", first + "continue=page-1&limit=10000 identity", first + "continue=page-2&limit=10000 identity"}
+	for _, options := range []metav1.ListOptions{
+		{ResourceVersion: "0", Limit: 500, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, {ResourceVersion: "7"}, {}, {Limit: 500, Continue: "next"},
 	} {
-		list, err := s.list(t.Context(), c.options)
+		asked = nil
+		all, _, err := pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) {
+			return s.list(t.Context(), options)
+		})).ListWithAlloc(t.Context(), options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.want, asked); diff != "" {
-			t.Errorf("-want +got\n%s", diff)
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Errorf("%v: -want +got\n%s", options, diff)
 		}
-		items, err := meta.ExtractListWithAlloc(list)
-		if err != nil || len(items) != 1 || items[0].(*kueue.Workload).Name != "w" {
-			t.Errorf("an informer finds %v, %v", items, err)
+		items, err := meta.ExtractListWithAlloc(all)
+		if err != nil || len(items) != 3 || items[0].(*kueue.Workload).Name != "w" {
+			t.Errorf("%v: an informer finds %v, %v", options, items, err)
 		}
+		if list, err := meta.ListAccessor(all); err != nil || list.GetResourceVersion() != "9" || list.GetContinue() != "" {
+			t.Errorf("%v: got %v, %v", options, list, err)
+		}
+	}
+}
+
+// TestExpiredPage: of what changes while it is listed, nothing is returned.
+func TestExpiredPage(t *testing.T) {
+	s := newSource(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("continue") == "" {
+			_, _ = fmt.Fprint(w, `{"metadata":{"resourceVersion":"9","continue":"next"},"items":[`+oneWorkload+`]}`)
+			return
+		}
+		w.WriteHeader(http.StatusGone)
+		_, _ = fmt.Fprint(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Expired","code":410}`)
+	})
+	all, _, err := pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) {
+		return s.list(t.Context(), options)
+	})).ListWithAlloc(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("got %v, %v", all, err)
 	}
 }
 
