@@ -142,7 +142,7 @@ func (v *victimSelection) minimize(some []*Claim) (goes []*Claim) {
 			c.excluded = true
 		}
 		order, _, _ := tryToFinish(v.tree, v.stuck, nil)
-		order = slices.Clone(order)
+		order = slices.Clone(order) // it may be a part of stuck, and is changed
 		starters := newStarters(order)
 		for _, c := range slices.Backward(some) {
 			c.excluded = false
@@ -176,15 +176,14 @@ func (v *victimSelection) beside(order []*Claim, starters starters, c *Claim) ([
 		return done, len(left) == 0
 	}
 	done, left, ok := tryToFinish(v.tree, order, c)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, false
-	case len(done) == 0 || &done[0] == &order[0]: // no other order was necessary
-		return slices.Insert(order, bringForward(v.tree, done, c), c), true
-	default:
-		n := bringForward(v.tree, done, c)
-		return slices.Concat(done[:n], []*Claim{c}, done[n:], left), true
 	}
+	n := bringForward(v.tree, done, c)
+	if len(done) == 0 || &done[0] == &order[0] { // no other order was necessary
+		return slices.Insert(order, n, c), true
+	}
+	return slices.Concat(done[:n], []*Claim{c}, done[n:], left), true
 }
 
 // suffices reports whether the others can finish without some.
