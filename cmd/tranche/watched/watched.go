@@ -14,13 +14,13 @@ import (
 	"reflect"
 	"time"
 
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -106,26 +106,13 @@ const pageSize = 10_000
 func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	options.Limit, options.Continue = pageSize, ""
-	all := &metainternalversion.List{}
-	for {
-		page, err := s.page(ctx, &options)
-		if err != nil {
-			return nil, err
-		}
-		if all.ResourceVersion == "" {
-			all.ResourceVersion = page.ResourceVersion
-		}
-		all.Items = append(all.Items, page.Items...)
-		if page.Continue == "" {
-			return all, nil
-		}
-		options.Continue = page.Continue
-	}
+	all, _, err := (&pager.ListPager{PageSize: pageSize, PageFn: s.page}).List(ctx, options)
+	return all, err
 }
 
-func (s *source) page(ctx context.Context, options *metav1.ListOptions) (_ *metainternalversion.List, err error) {
+func (s *source) page(ctx context.Context, options metav1.ListOptions) (_ runtime.Object, err error) {
 	// To compress and expand it would take both sides longer than the network.
-	body, err := s.request(options).SetHeader("Accept-Encoding", "identity").Stream(ctx)
+	body, err := s.request(&options).SetHeader("Accept-Encoding", "identity").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
