@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -21,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-// guardsShape is the name of the benchmark of the guards: how long the API server takes to create and to update a queued JobSet, as a
+// guardsShape is the name of the benchmark of the guards: how long the API server takes to write a queued JobSet, a Job of one and a pod of that, as a
 // multiple of the same write in a namespace without the guards.
 const guardsShape = "guards"
 
@@ -49,7 +51,8 @@ func measureGuards(ctx context.Context, o *options) (_ []figure, err error) {
 		}
 		figures = append(figures, found...)
 	}
-	return figures, nil
+	found, err := guardsOfJobs(ctx, w, draw)
+	return append(figures, found...), err
 }
 
 // A guardedWrite is one of the writes that are timed.
@@ -58,8 +61,10 @@ type guardedWrite struct {
 	do   func(ctx context.Context, namespace string) error
 }
 
+// The namespace with the guards, and the one without.
+const guarded, free = metav1.NamespaceDefault, metav1.NamespaceSystem
+
 func guardsOf(ctx context.Context, admin client.Client, draw *rand.Rand, size int) ([]figure, error) {
-	const guarded, free = metav1.NamespaceDefault, metav1.NamespaceSystem
 	for _, namespace := range []string{guarded, free} {
 		if err := admin.Create(ctx, wideJobSet(namespace, "stored", size)); err != nil {
 			return nil, fmt.Errorf("create a JobSet with %d ReplicatedJobs in %s: %w", size, namespace, err)
@@ -71,16 +76,16 @@ func guardsOf(ctx context.Context, admin client.Client, draw *rand.Rand, size in
 		}},
 		{"update", func(ctx context.Context, namespace string) error {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stored"}}
-			return admin.Patch(ctx, js, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"changed":"yes"}}}`)), client.DryRunAll)
+			return admin.Patch(ctx, js, mergePatch(`{"metadata":{"labels":{"changed":"yes"}}}`), client.DryRunAll)
 		}},
 	}
 	var figures []figure
 	for _, write := range writes {
-		with, without, err := write.alternate(ctx, draw, guarded, free)
+		with, without, err := write.alternate(ctx, draw)
 		if err != nil {
 			return nil, fmt.Errorf("%s a JobSet with %d ReplicatedJobs: %w", write.name, size, err)
 		}
-		figures = append(figures, guardsFigures(write.name, size, with, without)...)
+		figures = append(figures, guardsFigures(fmt.Sprintf("%s/%d", write.name, size), with, without)...)
 	}
 	for _, namespace := range []string{guarded, free} {
 		if err := admin.Delete(ctx, wideJobSet(namespace, "stored", 0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -91,17 +96,59 @@ func guardsOf(ctx context.Context, admin client.Client, draw *rand.Rand, size in
 }
 
 // guardsFigures reports one write: how long it took with guards and without.
-func guardsFigures(write string, size int, with, without time.Duration) []figure {
-	prefix := fmt.Sprintf("%s/%d", write, size)
+func guardsFigures(write string, with, without time.Duration) []figure {
 	return []figure{
-		millis(prefix+"/guarded", with), millis(prefix+"/free", without),
-		{name: prefix + "/ratio", value: float64(with) / float64(without)},
+		millis(write+"/guarded", with), millis(write+"/free", without),
+		{name: write + "/ratio", value: float64(with) / float64(without)},
 	}
+}
+
+// guardsOfJobs times what is written of each Job of a JobSet, and of each of its pods.
+func guardsOfJobs(ctx context.Context, w *testenv.World, draw *rand.Rand) ([]figure, error) {
+	manager, err := w.As(testenv.ManagerUser)
+	if err != nil {
+		return nil, err
+	}
+	for _, namespace := range []string{guarded, free} {
+		if err := errors.Join(w.Admin.Create(ctx, childJob(namespace, "stored")), w.Admin.Create(ctx, podOf(childJob(namespace, "stored"), "stored"))); err != nil {
+			return nil, fmt.Errorf("create a Job and a pod of a JobSet in %s: %w", namespace, err)
+		}
+	}
+	var figures []figure
+	for _, write := range []guardedWrite{
+		{"job/create", func(ctx context.Context, namespace string) error {
+			return w.Admin.Create(ctx, childJob(namespace, "new"), client.DryRunAll)
+		}},
+		{"job/release", func(ctx context.Context, namespace string) error {
+			return manager.Patch(ctx, childJob(namespace, "stored"), mergePatch(`{"spec":{"suspend":false}}`), client.DryRunAll)
+		}},
+		{"job/status", func(ctx context.Context, namespace string) error {
+			return w.Admin.Status().Patch(ctx, childJob(namespace, "stored"), mergePatch(`{"status":{"active":1}}`), client.DryRunAll)
+		}},
+		{"pod/create", func(ctx context.Context, namespace string) error {
+			return w.Admin.Create(ctx, podOf(childJob(namespace, "stored"), "new"), client.DryRunAll)
+		}},
+		{"pod/status", func(ctx context.Context, namespace string) error {
+			pod := podOf(childJob(namespace, "stored"), "stored")
+			return w.Admin.Status().Patch(ctx, pod, mergePatch(`{"status":{"podIP":"10.0.0.1"}}`), client.DryRunAll)
+		}},
+	} {
+		with, without, err := write.alternate(ctx, draw)
+		if err != nil {
+			return nil, fmt.Errorf("write a Job or a pod of a JobSet: %s: %w", write.name, err)
+		}
+		figures = append(figures, guardsFigures(write.name, with, without)...)
+	}
+	return figures, nil
+}
+
+func mergePatch(patch string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(patch))
 }
 
 // alternate does the write in both namespaces in turn and returns the mean of each, without the slowest and the fastest quarter. Which of the two comes
 // first is drawn for each turn: the API server collects garbage after so many bytes, so it may come at every second write, and always at the same one.
-func (w guardedWrite) alternate(ctx context.Context, draw *rand.Rand, guarded, free string) (with, without time.Duration, err error) {
+func (w guardedWrite) alternate(ctx context.Context, draw *rand.Rand) (with, without time.Duration, err error) {
 	times := map[string][]time.Duration{}
 	for round := range guardsRounds + 1 {
 		namespaces := []string{guarded, free}
@@ -138,14 +185,7 @@ func wideJobSet(namespace, name string, size int) *jobsetapi.JobSet {
 	js.Spec.ManagedBy, js.Spec.Suspend = new("example.com/nothing"), new(true)
 	for i := range size {
 		job := jobset.ReplicatedJob{Name: fmt.Sprintf("r%d", i), Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyNever,
-				Containers: []corev1.Container{{
-					Name: "main", Image: "example.com/trainer", Command: []string{"python", "train.py"},
-					Env:       []corev1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "DATA", Value: "/mnt/data"}},
-					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
-				}},
-			}},
+			Template: corev1.PodTemplateSpec{Spec: trainer()},
 		}}}
 		if first := i / 3 * 3; first > 0 {
 			job.DependsOn = []jobset.DependsOn{{Name: fmt.Sprintf("r%d", first-1), Status: jobset.DependencyComplete}}
@@ -153,4 +193,56 @@ func wideJobSet(namespace, name string, size int) *jobsetapi.JobSet {
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{ReplicatedJob: job})
 	}
 	return js
+}
+
+func trainer() corev1.PodSpec {
+	return corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{
+			Name: "main", Image: "example.com/trainer", Command: []string{"python", "train.py"},
+			Env:       []corev1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "DATA", Value: "/mnt/data"}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+		}},
+	}
+}
+
+// childJob returns a held Job of the JobSet main, as the JobSet controller creates it.
+func childJob(namespace, name string) *batchv1.Job {
+	labels := map[string]string{
+		jobset.JobSetNameKey: "main", jobset.JobSetUIDKey: "5a7dd3c1-5e9c-4a52-8d5f-0d4b8b1f6d4f", jobset.ReplicatedJobNameKey: "r0", jobset.JobIndexKey: "0",
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Labels: merged(labels, map[string]string{apis.HoldLabel: apis.HoldValue}), Annotations: labels,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: jobset.SchemeGroupVersion.String(), Kind: "JobSet", Name: "main", UID: types.UID(labels[jobset.JobSetUIDKey]),
+				Controller: new(true), BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec: batchv1.JobSpec{Suspend: new(true), Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: labels}, Spec: trainer(),
+		}},
+	}
+}
+
+// podOf returns a pod of a Job, as the Job controller creates it.
+func podOf(job *batchv1.Job, name string) *corev1.Pod {
+	const uid = "0b8d4a0e-2f3c-4a5e-9a44-7c1f0f6f5f10"
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: name, Annotations: job.Spec.Template.Annotations,
+			Labels:     merged(job.Spec.Template.Labels, map[string]string{batchv1.JobNameLabel: job.Name, batchv1.ControllerUidLabel: uid}),
+			Finalizers: []string{batchv1.JobTrackingFinalizer},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: uid, Controller: new(true), BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec: job.Spec.Template.Spec,
+	}
+}
+
+func merged(a, b map[string]string) map[string]string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
 }
