@@ -1,29 +1,42 @@
 package controlplane
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/csv"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// An authority signs the certificates of one control plane: those of its servers and those by which users prove who they are.
+// An authority signs the certificates of one control plane: those of its servers and those by which users prove who they are. Users whom it knows before
+// the API server starts have tokens instead: the API server verifies a certificate with each request, and a token once.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	pair        keyPair
+	tokens      map[string]token // by user and groups
+	isStarted   bool             // the API server has read the tokens
+}
+
+// A token is what a user has instead of a certificate.
+type token struct {
+	user   envtest.User
+	secret string
 }
 
 // A keyPair is a certificate and its key, as PEM.
@@ -48,7 +61,7 @@ func newAuthorityWith(key crypto.Signer, names ...string) (*authority, error) {
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 	}
-	a := &authority{key: key}
+	a := &authority{key: key, tokens: map[string]token{}}
 	var err error
 	a.certificate = template
 	if a.pair, err = a.sign(template, a.key); err != nil {
@@ -135,19 +148,46 @@ func (a *authority) Configure(workDir string, args *envtest.Arguments) error {
 	if err := os.WriteFile(path, a.pair.certificate, 0o600); err != nil {
 		return fmt.Errorf("write the certificate of the users' authority: %w", err)
 	}
+	a.isStarted = true
+	path = filepath.Join(workDir, "tokens.csv")
+	args.Set("token-auth-file", path)
+	if err := a.writeTokens(path); err != nil {
+		return fmt.Errorf("write the tokens of users: %w", err)
+	}
 	return nil
+}
+
+// writeTokens writes the file that the API server reads tokens from.
+func (a *authority) writeTokens(path string) error {
+	var file bytes.Buffer
+	w := csv.NewWriter(&file)
+	for _, t := range a.tokens {
+		if err := w.Write([]string{t.secret, t.user.Name, t.user.Name, strings.Join(t.user.Groups, ",")}); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return errors.Join(w.Error(), os.WriteFile(path, file.Bytes(), 0o600))
 }
 
 // Start has nothing to do: the authority is no process.
 func (a *authority) Start() error { return nil }
 
-// AddUser completes a client's configuration with the certificate of a user.
+// AddUser completes a client's configuration with the token of a user, or with a certificate if the API server has been started before.
 func (a *authority) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
+	config := rest.CopyConfig(base)
+	key := fmt.Sprint(user)
+	if _, ok := a.tokens[key]; !ok && !a.isStarted {
+		a.tokens[key] = token{user, rand.Text()}
+	}
+	if t, ok := a.tokens[key]; ok {
+		config.BearerToken = t.secret
+		return config, nil
+	}
 	pair, err := a.client(user.Name, user.Groups)
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(base)
 	config.CertData, config.KeyData = pair.certificate, pair.key
 	return config, nil
 }

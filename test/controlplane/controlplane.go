@@ -55,6 +55,9 @@ type Config struct {
 	// RuntimeConfig has the APIs to serve besides those that are on by default, such as group/version=true.
 	RuntimeConfig []string
 
+	// Users are names as UserConfig takes them. They have tokens, and others certificates, which the API server verifies with each request.
+	Users []string
+
 	// AuditPolicy is a file with the audit policy of the API server, which then writes AuditLog. Empty means no audit log.
 	AuditPolicy string
 
@@ -162,6 +165,9 @@ func (p *ControlPlane) define() error {
 		return err
 	}
 	p.admin = p.UserConfig("admin", "system:masters")
+	for _, user := range p.config.Users {
+		p.UserConfig(user)
+	}
 	for _, define := range []func() error{p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet, p.defineKueue} {
 		if err := define(); err != nil {
 			return err

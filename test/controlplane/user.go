@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// UserConfig returns a configuration for clients that act as a user, authenticated by a client certificate. The user need not be created,
-// and RBAC decides its permissions. The name may be that of a service account (system:serviceaccount:NAMESPACE:NAME), and then gets the
+// UserConfig returns a configuration for clients that act as a user, authenticated by a client certificate, or by a token if the user is a component, the
+// admin, or in Config.Users. The user need not be created, and RBAC decides its permissions. The name may be that of a service account (system:serviceaccount:NAMESPACE:NAME), and then gets the
 // groups of service accounts. It panics only if the machine cannot make a certificate.
 func (p *ControlPlane) UserConfig(user string, groups ...string) *rest.Config {
 	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
@@ -41,7 +41,9 @@ func (p *ControlPlane) Kubeconfig(path, user string, groups ...string) error {
 	const cluster = "tranche"
 	file := clientcmdapi.NewConfig()
 	file.Clusters[cluster] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	file.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	file.AuthInfos[user] = &clientcmdapi.AuthInfo{
+		Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+	}
 	file.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	file.CurrentContext = cluster
 	if err := clientcmd.WriteToFile(*file, path); err != nil {

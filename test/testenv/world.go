@@ -70,6 +70,7 @@ func StartBare(ctx context.Context, config controlplane.Config) (*World, error) 
 		crds = filepath.Join(crds, "jobset.x-k8s.io_jobsets.yaml")
 	}
 	config.CRDs = append(config.CRDs, crds)
+	config.Users = append(config.Users, ManagerUser)
 	plane, err := controlplane.Start(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", err)
