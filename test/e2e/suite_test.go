@@ -22,7 +22,7 @@ import (
 const (
 	gpu = corev1.ResourceName("nvidia.com/gpu")
 
-	poll     = 50 * time.Millisecond
+	poll     = 100 * time.Millisecond
 	patience = 60 * time.Second
 	// firstAudit is by when a manager has audited its books: it does so once a minute.
 	firstAudit = 90 * time.Second

@@ -32,7 +32,7 @@ import (
 const (
 	gpu = corev1.ResourceName("nvidia.com/gpu")
 
-	poll     = 50 * time.Millisecond
+	poll     = 100 * time.Millisecond
 	patience = 90 * time.Second
 	// flavor is that of all queues. Its nodes have the label pool=gpu.
 	flavor = "gpus"

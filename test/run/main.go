@@ -42,11 +42,11 @@ var jobs = []job{
 	{pkg: "./test/integration/shadow"},
 	{pkg: "./test/invariants"},
 	{"./test/kueue", 2},
-	{"./test/integration", 2},
+	{"./test/integration", 3},
 }
 
 // atOnce is how many processes run specs at the same time. Two cores are always busy with the control planes of so many.
-const atOnce = 4
+const atOnce = 5
 
 func main() {
 	tags := flag.String("tags", "invariants", "build tags of the tests")

@@ -40,5 +40,5 @@ func (j job) command(ctx context.Context, tags string) *exec.Cmd {
 		return exec.CommandContext(ctx, "go", "run", "github.com/onsi/ginkgo/v2/ginkgo", "run", "--tags", tags, "--timeout", timeout, "--no-color",
 			fmt.Sprintf("--procs=%d", j.processes), j.pkg)
 	}
-	return exec.CommandContext(ctx, "go", "test", "-tags", tags, "-count=1", "-timeout", timeout, j.pkg)
+	return exec.CommandContext(ctx, "go", "test", "-vet=off", "-tags", tags, "-count=1", "-timeout", timeout, j.pkg)
 }

@@ -25,7 +25,7 @@ import (
 const (
 	namespace = "team"
 
-	poll        = 50 * time.Millisecond
+	poll        = 100 * time.Millisecond
 	patience    = 60 * time.Second
 	specTimeout = 3 * time.Minute
 )

@@ -25,7 +25,7 @@ const (
 	gpu       = corev1.ResourceName("nvidia.com/gpu")
 	namespace = "ml"
 
-	poll     = 50 * time.Millisecond
+	poll     = 100 * time.Millisecond
 	patience = 90 * time.Second
 )
 

@@ -27,7 +27,7 @@ import (
 const (
 	namespace = "ml"
 
-	poll     = 50 * time.Millisecond
+	poll     = 100 * time.Millisecond
 	patience = 90 * time.Second
 	// A thousand pods take long on a busy machine.
 	muchPatience = 10 * time.Minute

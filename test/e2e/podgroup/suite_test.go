@@ -21,7 +21,7 @@ import (
 const (
 	gpu = corev1.ResourceName("nvidia.com/gpu")
 
-	poll        = 50 * time.Millisecond
+	poll        = 100 * time.Millisecond
 	patience    = 90 * time.Second
 	specTimeout = 5 * time.Minute
 )
