@@ -27,22 +27,22 @@ type job struct {
 	processes int
 }
 
-// jobs are all of them, in the order in which they begin: the long ones first, and last those with many short specs, which keep all slots busy to the end.
+// jobs are all of them, in the order in which they begin: the long ones first.
 var jobs = []job{
-	{"./test/e2e", 2},
+	{"./test/e2e", 3},
 	{pkg: "./test/install"},
 	{pkg: "./test/e2e/groupstart"},
 	{pkg: "./test/e2e/podgroup"},
-	{pkg: "./test/e2e/dashboard"},
 	{pkg: "./test/e2e/gang"},
-	{pkg: "./test/e2e/adoption"},
+	{pkg: "./test/e2e/dashboard"},
+	{"./test/kueue", 2},
+	{"./test/integration", 2},
 	{pkg: "./test/soak"},
+	{pkg: "./test/e2e/adoption"},
 	{pkg: "./test/kueue/migration"},
 	{pkg: "./test/controlplane"},
 	{pkg: "./test/integration/shadow"},
 	{pkg: "./test/invariants"},
-	{"./test/kueue", 2},
-	{"./test/integration", 3},
 }
 
 // atOnce is how many processes run specs at the same time. Two cores are always busy with the control planes of so many.
