@@ -312,6 +312,18 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Expect(create(map[string]string{"tranche.dev/queue-name": "main"}, nil)).To(MatchError(ContainSubstring("only a JobSet names its queue by tranche.dev/queue-name")))
 	}, SpecTimeout(patience))
 
+	It("refuse, through the status of a queued Job, to change what the manager relies on", func(ctx SpecContext) {
+		job := newQueuedJob(namespace, "by-status")
+		Expect(tenant.Create(ctx, job)).To(Succeed())
+		for patch, want := range map[string]string{
+			`[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`:                  "metadata.labels: only Tranche's manager",
+			`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`:         "of a queued Job cannot be removed",
+			`[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/gang":"a"}}]`: "metadata.annotations: only Tranche's manager",
+		} {
+			expectAnswer(env.adminClient.Status().Patch(ctx, job.DeepCopy(), jsonPatch(patch)), want)
+		}
+	}, SpecTimeout(patience))
+
 	It("record that a user suspends a Job that still reports that it is suspended, and let the user resume it", func(ctx SpecContext) {
 		job := newQueuedJob(namespace, "train")
 		// Only this spec writes its status.

@@ -100,11 +100,15 @@ var _ = Describe("The guards", func() {
 		expectNoPods(ctx, namespace)
 	}, SpecTimeout(patience))
 
-	It("refuse a label stripped through the status of a Job", func(ctx SpecContext) {
-		patch := `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`
+	DescribeTable("refuse, through the status of a Job, to", func(ctx SpecContext, patch, want string) {
 		expectAnswer(env.clientAs(alice).Status().Patch(ctx, job.DeepCopy(), jsonPatch(patch)), "cannot patch resource")
-		expectAnswer(env.adminClient.Status().Patch(ctx, job.DeepCopy(), jsonPatch(patch)), "metadata.labels: only Tranche's manager")
-	}, SpecTimeout(patience))
+		expectAnswer(env.adminClient.Status().Patch(ctx, job.DeepCopy(), jsonPatch(patch)), want)
+	},
+		Entry("strip the hold label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("forge an annotation of the manager",
+			`[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`, "metadata.annotations: only Tranche's manager"),
+		Entry("take it from its JobSet", `[{"op":"remove","path":"/metadata/ownerReferences"}]`, "metadata.ownerReferences: cannot be changed, because the Job uses"),
+	)
 
 	DescribeTable("on a JobSet that waits", func(ctx SpecContext, patch, want string) {
 		for _, who := range []client.Client{env.clientAs(alice), env.adminClient} {
