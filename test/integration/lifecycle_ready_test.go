@@ -18,13 +18,14 @@ import (
 )
 
 var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
-	const timeout, recoveryTimeout = 4 * time.Second, 60 * time.Second
+	// A back-off is observed while it lasts.
+	const timeout, recoveryTimeout, backoff = 4 * time.Second, 60 * time.Second, 5 * time.Second
 	var t *tenant
 
 	BeforeAll(func(ctx SpecContext) {
 		startManager(ctx, map[string]any{"waitForPodsReady": map[string]any{
 			"enable": true, "timeout": timeout.String(), "recoveryTimeout": recoveryTimeout.String(),
-			"requeuingStrategy": map[string]any{"backoffBaseSeconds": 2, "backoffLimitCount": 2},
+			"requeuingStrategy": map[string]any{"backoffBaseSeconds": int(backoff.Seconds()), "backoffLimitCount": 2},
 		}})
 	}, NodeTimeout(patience))
 	BeforeEach(func(ctx SpecContext) { t = newQueue(ctx) }, NodeTimeout(patience))
@@ -43,19 +44,19 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		w := t.reserved(ctx, "train", spot)
 		since := find(expect(ctx, w, "Admitted=True Admitted"), kueue.WorkloadAdmitted).LastTransitionTime
 		finishEviction(ctx, w)
-		now := expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "QuotaReserved=False Pending", "no admission", "count 1", "requeueAt")
+		now := expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "no admission", "count 1", "requeueAt")
 		evicted := find(now, kueue.WorkloadEvicted).LastTransitionTime
 		Expect(evicted.Sub(since.Time)).To(BeNumerically(">=", timeout))
-		Expect(now.Status.RequeueState.RequeueAt.Sub(evicted.Time)).To(Equal(2 * time.Second))
+		Expect(now.Status.RequeueState.RequeueAt.Sub(evicted.Time)).To(Equal(backoff))
 		expectEvent(ctx, w, "EvictedDueToPodsReadyTimeout")
 		now = expect(ctx, w, "Requeued=True BackoffFinished", "count 1", "no requeueAt")
-		Expect(find(now, kueue.WorkloadRequeued).LastTransitionTime.Time).NotTo(BeTemporally("<", evicted.Add(2*time.Second)))
+		Expect(find(now, kueue.WorkloadRequeued).LastTransitionTime.Time).NotTo(BeTemporally("<", evicted.Add(backoff)))
 
 		long := time.Now().Add(-time.Hour)
 		reserve(ctx, now, spot, long, admittedSince(long))
 		finishEviction(ctx, w)
 		now = expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "no admission", "count 2", "requeueAt")
-		Expect(now.Status.RequeueState.RequeueAt.Sub(find(now, kueue.WorkloadEvicted).LastTransitionTime.Time)).To(Equal(4 * time.Second))
+		Expect(now.Status.RequeueState.RequeueAt.Sub(find(now, kueue.WorkloadEvicted).LastTransitionTime.Time)).To(Equal(2 * backoff))
 
 		reserve(ctx, expect(ctx, w, "Requeued=True BackoffFinished"), spot, long, admittedSince(long))
 		finishEviction(ctx, w)
