@@ -9,7 +9,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-# `make lint` has go vet, which analyzes every package that the tests import.
+# `make lint` includes go vet. Here it would analyze every package that the tests import a second time.
 GO_TEST := go test -vet=off -tags invariants
 # With Go's default, the API servers of the tests collect garbage for a sixth of their time. Benchmarks have the default.
 test test-unit test-manifests test-integration test-e2e test-kueue: export GOGC := 800
