@@ -117,8 +117,6 @@ type (
 	Takeover = report.Takeover
 	// A Pending is a pending stage with its queue position.
 	Pending = report.Pending
-	// A Repeat is a pending stage on which no decision depends as long as another one waits and is not about to preempt.
-	Repeat = report.Repeat
 	// A Page is a part of a queue: at most Limit stages, starting at Offset.
 	Page = report.Page
 	// A Stats is the state of all queues at one instant.

@@ -139,3 +139,25 @@ func TestBesideKueueCutRestartedJobSet(t *testing.T) {
 		t.Errorf("revoked %v", b.revoked)
 	}
 }
+
+// TestBesideKueueCutReopened revokes the quota of a JobSet that has restarted and can no longer finish, once its later stage has opened again with the quota
+// that it was about to release.
+func TestBesideKueueCutReopened(t *testing.T) {
+	b := newBesideKueue(t)
+	b.queue("q", "a: gpu=12", judged)
+	b.submit("q", "first", job{name: "launcher", requests: "gpu=4"}, job{name: "workers", requests: "gpu=4", after: []string{"launcher Ready"}},
+		job{name: "evaluator", requests: "gpu=4", after: []string{"workers Ready"}})
+	for _, stage := range []string{"launcher", "workers"} {
+		b.reserve("first-"+stage, assigned("q", stage, "4"))
+		b.judge("first-" + stage)
+		b.writeReady("first-" + stage)
+		b.reach("first", stage, stageplan.Ready)
+	}
+	b.restartJobSet(b.jobSets["first"])
+	b.queue("q", "a: gpu=8", judged)
+	b.checkNothingIsDecided()
+	b.wantRevoked("")
+	b.reach("first", "launcher", stageplan.Ready)
+	b.checkNothingIsDecided()
+	b.wantRevoked("first")
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // safetyCheck is the name of the AdmissionCheck of these tests.
@@ -137,15 +138,8 @@ type holding struct{ queue, flavor string }
 func (b *besideKueue) held() map[holding]int64 {
 	held := map[holding]int64{}
 	for _, wl := range b.workloads {
-		if wl.Status.Admission == nil || isFinished(wl) {
-			continue
-		}
-		for i := range wl.Status.Admission.PodSetAssignments {
-			a := &wl.Status.Admission.PodSetAssignments[i]
-			isReclaimable := func(p kueue.ReclaimablePod) bool { return p.Name == a.Name }
-			if amount := a.ResourceUsage[gpu]; !slices.ContainsFunc(wl.Status.ReclaimablePods, isReclaimable) {
-				held[holding{string(wl.Status.Admission.ClusterQueue), string(a.Flavors[gpu])}] += amount.Value()
-			}
+		for _, c := range ledger.ChargesOf(wl) {
+			held[holding{c.ClusterQueue, string(c.Flavor)}] += c.Milli() / 1000
 		}
 	}
 	return held

@@ -85,9 +85,7 @@ func (m *ganging) decideOnGangs(t *rapid.T) int {
 	decisions := m.engine.Decide(m.now())
 	m.checkParts(t)
 	decided, _ := m.write(t, decisions, func(d admission.Evict) { m.evict(d.Stage.Name, d.Reason) })
-	if !slices.ContainsFunc(slices.Collect(maps.Values(m.queues)), func(q *kueue.ClusterQueue) bool { return q.Spec.CohortName != "" && m.hasLimits }) {
-		m.checkQuota(t)
-	}
+	m.checkQuota(t)
 	for _, g := range m.groups {
 		g.wasWhole = g.wasWhole || len(m.holders(g)) == len(g.gangs)
 	}

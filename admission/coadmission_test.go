@@ -118,7 +118,7 @@ func TestWhatIsWrongWithGangs(t *testing.T) {
 		"one asks for nothing": {
 			[]func(*kueue.Workload){together("x", 2)},
 			[]func(*kueue.Workload){together("x", 2), closed},
-			"GangsAreThere", "waits until gang second, which is admitted together with it, requests quota: the quota Workload is not active",
+			"GangsAreThere", "waits until gang second, which is admitted together with it, requests quota: the quota Workload is not active: spec.active is false; set spec.active to true",
 		},
 		"one names no queue": {
 			[]func(*kueue.Workload){together("x", 2)},
@@ -222,8 +222,8 @@ func TestGangsWaitForEachOthersTurn(t *testing.T) {
 	}
 }
 
-// TestGangsHearWhenOneIsGone: a group that had one member too many is checked again when that is deleted.
-func TestGangsHearWhenOneIsGone(t *testing.T) {
+// TestGroupIsCheckedAgainWhenAMemberIsDeleted: a group that had one member too many is checked again when that is deleted.
+func TestGroupIsCheckedAgainWhenAMemberIsDeleted(t *testing.T) {
 	w := twoQueues(t)
 	for _, name := range []string{"a", "b", "c"} {
 		w.lone("p", name, "gpu=1", together("x", 2))

@@ -21,7 +21,7 @@ func ConfigOf(config *configapi.Configuration) Config {
 		PreemptionNotice:       config.Preemption.Notice.Duration,
 		LeastWork:              *config.Preemption.LeastWork,
 		Reservation:            reservationOf(&config.Reservation),
-		LookAhead:              LookAhead{IsEnabled: *config.LookAhead.Stages > 0, MaxAhead: int(*config.LookAhead.MaxAhead)},
+		LookAhead:              LookAhead{IsEnabled: *config.LookAhead.Stages > 0, MaxAhead: int(*config.LookAhead.MaxAhead), StalledAfter: config.LookAhead.StalledAfter.Duration},
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
 		Charges:                chargesOf(&config.Resources),
 		Devices:                DevicesOf(&config.Resources),

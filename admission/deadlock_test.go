@@ -60,3 +60,22 @@ func TestExplainDeadlockAfterDeletion(t *testing.T) {
 		t.Errorf("the explanation names a deleted JobSet: %v", explained)
 	}
 }
+
+// TestDeadlockAfterAnotherStageIsGone has a JobSet of which one waiting stage fits when another JobSet ends, and one never fits beside what the JobSet holds.
+// When the quota Workload of the first is deleted, the other one is told in the next call of Decide that it waits in a deadlock.
+func TestDeadlockAfterAnotherStageIsGone(t *testing.T) {
+	w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})
+	w.queue("q", "a100: gpu=6")
+	w.lone("q", "busy", "gpu=5")
+	w.decide()
+	w.submit("q", "a", job{name: "ps", requests: "gpu=1"}, job{name: "store"}, job{name: "small", requests: "gpu=2", after: []string{"ps Ready"}},
+		job{name: "large", requests: "gpu=6", after: []string{"store Ready"}})
+	w.decide()
+	w.reach("a", "ps", stageplan.Ready)
+	w.reach("a", "store", stageplan.Ready)
+	w.decide()
+	w.wantRefusal("a-large", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "needs 6")
+	w.remove("a-small")
+	w.decide()
+	w.wantRefusal("a-large", "QuotaFits", apis.DeadlockedReason, "needs 6")
+}

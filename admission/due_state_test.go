@@ -15,14 +15,14 @@ import (
 func TestStartAfterAnEnd(t *testing.T) {
 	limit := func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(7200)) }
 	w := newWorld(t, admission.Config{Reservation: admission.Reservation{IsEnabled: true, After: time.Minute}})
-	w.queue("p", "a: gpu=4 cpu=4", inCohort("team"))
-	w.queue("q", "a: gpu=4", inCohort("team"))
+	w.queue("p", "a: gpu=0 cpu=4", inCohort("team"))
+	w.queue("q", "a: gpu=8", inCohort("team"))
 	w.lone("p", "busy-p", "gpu=4", limit)
 	w.lone("q", "busy-q", "gpu=4", limit)
 	w.lone("p", "small-1", "cpu=1", limit)
 	w.lone("p", "small-2", "cpu=1", limit)
 	w.decide()
-	w.lone("p", "due-p", "gpu=4 cpu=4")
+	w.lone("p", "due-p", "cpu=4")
 	w.lone("q", "due-q", "gpu=6")
 	w.decide()
 	w.untilDue()
@@ -30,7 +30,7 @@ func TestStartAfterAnEnd(t *testing.T) {
 	w.change("small-1", finish)
 	w.decide()
 	w.engine.Apply(admission.WorkloadGone{Key: keyOf("busy-p")})
-	const want = "it starts by 2026-01-01T02:00:0"
+	const want = "it starts by 2026-01-01T02:00:3"
 	if x, _ := w.engine.Explanation(keyOf("due-q")); !strings.Contains(x.Message, want) {
 		t.Errorf("explained by %q, want %q", x.Message, want)
 	}

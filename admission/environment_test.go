@@ -12,9 +12,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // This file has what random tests let users, controllers and administrators do in a world.
@@ -157,36 +159,31 @@ func (w *world) comeToRest(t *rapid.T, decide func(*rapid.T) (decided int)) {
 	t.Fatalf("still deciding after 2000 rounds: %q", w.evictions[max(0, len(w.evictions)-10):])
 }
 
-// checkQuota adds up what the quota Workloads hold, and checks each limit independently of the Engine.
+// checkQuota checks that what the Engine charges is within the limits (I1).
 func (w *world) checkQuota(t *rapid.T) {
-	nominal, used := map[string]int64{}, map[string]int64{}
-	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
-		q := w.queues[name]
-		view, _ := w.engine.ClusterQueue(name)
-		for i, f := range view.FlavorsHeld {
-			for k, r := range f.Resources {
-				limits := q.Spec.ResourceGroups[0].Flavors[i].Resources[k]
-				own, total := limits.NominalQuota.MilliValue(), r.Total.MilliValue()
-				lent := own
-				if limits.LendingLimit != nil {
-					lent = min(lent, limits.LendingLimit.MilliValue())
-				}
-				if q.Spec.CohortName != "" {
-					key := fmt.Sprint(q.Spec.CohortName, f.Name, r.Name)
-					nominal[key] += lent
-					used[key] += max(0, total-(own-lent))
-				}
-				if q.Spec.CohortName == "" && total > own || limits.BorrowingLimit != nil && total > own+limits.BorrowingLimit.MilliValue() {
-					t.Fatalf("%s of %s %s reserved in %s, limits %+v", r.Total.String(), f.Name, r.Name, name, limits)
-				}
+	charged, quotas := w.charges(), ledger.Quotas{ClusterQueues: w.queues, Cohorts: w.cohorts}
+	for _, name := range slices.Sorted(maps.Keys(charged)) {
+		for fr := range charged[name] {
+			if e := quotas.Exceeded(name, fr, charged.Of(fr)); e != nil {
+				t.Fatalf("%d of %d thousandths of %v reserved in %s", e.Reserved, e.Limit, fr, e.Node)
 			}
 		}
 	}
-	for key, u := range used {
-		if u > nominal[key] {
-			t.Fatalf("%d of %d reserved of what the Cohort shares of %s", u, nominal[key], key)
+}
+
+// charges are what the Engine charges to each ClusterQueue.
+func (w *world) charges() ledger.Totals {
+	all := ledger.Totals{}
+	for name := range w.queues {
+		view, _ := w.engine.ClusterQueue(name)
+		all[name] = ledger.Sum{}
+		for _, f := range view.FlavorsHeld {
+			for _, r := range f.Resources {
+				all[name][quota.FlavorResource{Flavor: f.Name, Resource: r.Name}] = r.Total.MilliValue()
+			}
 		}
 	}
+	return all
 }
 
 // movesOf lets running stages become ready, and succeed only when they cannot be waiting for another stage beside them.

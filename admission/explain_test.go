@@ -3,6 +3,7 @@ package admission_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,9 @@ func told(x *visibility.Explanation) []string {
 				}
 				if h.Leaving {
 					line += " leaving"
+				}
+				if h.RunsUntil != nil {
+					line += " runs until " + h.RunsUntil.Format(time.TimeOnly)
 				}
 			}
 			if s.MoreHolders > 0 {
@@ -243,6 +247,17 @@ func TestExplanation(t *testing.T) {
 			},
 			want: []string{"RoomIsMade", "0 a100 needs 1, 0 free, 1 missing: nominalQuota of ClusterQueue q is 4; Workload ns/low in q 2 leaving"},
 		},
+		"a preemption with notice": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority), func(q *kueue.ClusterQueue) {
+					metav1.SetMetaDataAnnotation(&q.ObjectMeta, apis.PreemptionNoticeAnnotation, "5m")
+				})
+				w.lone("q", "low", "gpu=4")
+				w.decide()
+				w.important("q", "asks", "gpu=2", 9)
+			},
+			want: []string{"RoomIsMade", "0 a100 needs 2, 0 free, 2 missing: nominalQuota of ClusterQueue q is 4; Workload ns/low in q 4 runs until 00:05:02"},
+		},
 		"a preemption reservation": {
 			make: func(w *world) {
 				w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
@@ -319,9 +334,9 @@ func (w *world) immigrate(like, name string) {
 	}
 }
 
-// TestStrangersHaveNoNames: answers for a LocalQueue do not contain names of objects in other namespaces, and no message does, since messages are
+// TestNamesOfOtherNamespacesStayHidden: answers for a LocalQueue do not contain names of objects in other namespaces, and no message does, since messages are
 // in the conditions and Events of the waiting stage.
-func TestStrangersHaveNoNames(t *testing.T) {
+func TestNamesOfOtherNamespacesStayHidden(t *testing.T) {
 	isOther := func(wl *kueue.Workload) { wl.Namespace = "other" }
 	for name, tc := range map[string]struct {
 		make        func(*world)

@@ -259,7 +259,7 @@ func TestStagesThatEndBeforeAGroupOvertake(t *testing.T) {
 	if admitted := w.ends("r0", "r1"); !slices.Equal(admitted, []string{"small"}) {
 		t.Errorf("admitted %v, want what surely ends before the group can start; refusals %v", admitted, w.refusals)
 	}
-	w.wantRefusal("a", "QuotaFits", waitingForQuota, "up to 5 nvidia.com/gpu of flavor a; it starts by 2026-01-01T00:30:0")
+	w.wantRefusal("a", "QuotaFits", waitingForQuota, "up to 5 nvidia.com/gpu of flavor a; it starts by 2026-01-01T00:30:3")
 }
 
 // TestStagesBesideADueOneAreWoken: a stage that would delay the due one waits for what is left beside it in their ClusterQueue, also while the due stage goes on
@@ -295,4 +295,32 @@ func TestReservationsShrinkWhenOthersOvertake(t *testing.T) {
 	w.wantAdmitted("urgent")
 	w.lone("r", "borrower", "gpu=4")
 	w.wantAdmitted("borrower")
+}
+
+// TestGangsTakeFlavorsThatDelayNone: of two due groups, the later one borrows with the first flavors with which its gangs fit together, and would delay the earlier
+// one, which in turn must not borrow from it. With other flavors it borrows nothing.
+func TestGangsTakeFlavorsThatDelayNone(t *testing.T) {
+	w := reserving(t, nil)
+	shared := func(q *kueue.ClusterQueue) { q.Spec.CohortName = "c" }
+	w.queue("q", "a: gpu=4; b: gpu=3", shared)
+	w.queue("p", "a: gpu=2; b: gpu=0", shared)
+	busy := []string{"busy-p", "busy-a", "busy-b"}
+	w.lone("p", "busy-p", "gpu=2")
+	w.lone("q", "busy-a", "gpu=4")
+	w.lone("q", "busy-b", "gpu=3")
+	w.decide()
+	w.lone("p", "early0", "gpu=2", together("early", 2))
+	w.lone("p", "early1", "gpu=3", together("early", 2))
+	w.clock++
+	w.lone("q", "late0", "gpu=3", together("late", 2))
+	w.lone("q", "late1", "gpu=3", together("late", 2))
+	w.wantAdmitted()
+	w.untilDue()
+	w.wantAdmitted()
+	if admitted := w.ends(busy...); !slices.Equal(admitted, []string{"late0", "late1"}) {
+		t.Errorf("admitted %v, want the later group: the earlier one needs what is reserved for it; refusals %v", admitted, w.refusals)
+	}
+	if admitted := w.ends("late0", "late1"); !slices.Equal(admitted, []string{"early0", "early1"}) {
+		t.Errorf("admitted %v, want the earlier group; refusals %v", admitted, w.refusals)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // This file lets the JobSets of a model grow and shrink: the charge of a stage is divided as the manager does it, missing quota is asked for by
@@ -197,32 +198,11 @@ func (m *model) reclaims(js *fakeJobSet, i int, name string, pays func(podSet in
 
 // checkCharges checks that exactly the reservations of the objects are charged: including growths, and less the reclaimable pods (I4).
 func (m *model) checkCharges(t *rapid.T) {
-	held := map[string]int64{}
-	for _, wl := range m.workloads {
-		if wl.Status.Admission == nil || isFinished(wl) {
-			continue
-		}
-		for i := range wl.Status.Admission.PodSetAssignments {
-			a := &wl.Status.Admission.PodSetAssignments[i]
-			pods := int64(*a.Count)
-			for k := range wl.Spec.PodSets {
-				if wl.Spec.PodSets[k].Name == a.Name {
-					pods = min(pods, int64(wl.Spec.PodSets[k].Count-elastic.Reclaimable(wl, string(a.Name))))
-				}
-			}
-			for name, flavor := range a.Flavors {
-				each := a.ResourceUsage[name]
-				held[fmt.Sprint(wl.Status.Admission.ClusterQueue, flavor, name)] += each.MilliValue() / int64(*a.Count) * pods
-			}
-		}
-	}
-	for queue := range m.queues {
-		view, _ := m.engine.ClusterQueue(queue)
-		for _, f := range view.FlavorsHeld {
-			for _, r := range f.Resources {
-				if want := held[fmt.Sprint(queue, f.Name, r.Name)]; r.Total.MilliValue() != want {
-					t.Fatalf("%s of %s %s are charged in %s, want %d thousandths: what the quota Workloads hold", r.Total.String(), f.Name, r.Name, queue, want)
-				}
+	held := ledger.TotalsOf(maps.Values(m.workloads))
+	for queue, charged := range m.charges() {
+		for fr, got := range charged {
+			if want := held[queue][fr]; got != want {
+				t.Fatalf("%d thousandths of %v are charged in %s, want %d: what the quota Workloads hold", got, fr, queue, want)
 			}
 		}
 	}

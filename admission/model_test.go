@@ -142,43 +142,11 @@ func (m *model) decide(t *rapid.T) bool {
 			m.evictJobSet(js, d.Reason)
 		}
 	})
-	switch {
-	case m.wasCut:
-	case len(m.cohorts) > 0:
-		m.checkSum(t)
-	default:
+	if !m.wasCut {
 		m.checkQuota(t)
 	}
 	m.checkCharges(t)
 	return failed
-}
-
-// checkSum checks that no more is reserved below a root than all quota there (I1). Package quota checks the limits on borrowing and lending in trees of
-// Cohorts.
-func (m *model) checkSum(t *rapid.T) {
-	nominal, used := map[string]int64{}, map[string]int64{}
-	for name, q := range m.queues {
-		root := string(q.Spec.CohortName)
-		if root == "" {
-			root = "alone " + name
-		}
-		if c := m.cohorts[root]; c != nil && c.Spec.ParentName != "" {
-			root = string(c.Spec.ParentName)
-		}
-		view, _ := m.engine.ClusterQueue(name)
-		for i, f := range view.FlavorsHeld {
-			for k, r := range f.Resources {
-				key := root + string(f.Name) + string(r.Name)
-				nominal[key] += q.Spec.ResourceGroups[0].Flavors[i].Resources[k].NominalQuota.MilliValue()
-				used[key] += r.Total.MilliValue()
-			}
-		}
-	}
-	for key, u := range used {
-		if u > nominal[key] {
-			t.Fatalf("%d of %d reserved of %s", u, nominal[key], key)
-		}
-	}
 }
 
 // jobSetOf returns the JobSet of a stage, or nil if it belongs to none.

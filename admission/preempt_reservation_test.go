@@ -10,9 +10,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// TestWhoCameLastYields: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. A stage that asks
+// TestLaterBorrowerYieldsToOwner: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. A stage that asks
 // there for its own quota takes it from the later one. Then the other one waits for no more than its Cohort has.
-func TestWhoCameLastYields(t *testing.T) {
+func TestLaterBorrowerYieldsToOwner(t *testing.T) {
 	for range 10 {
 		w := newWorld(t, admission.Config{})
 		w.cohort("root", "", 0)

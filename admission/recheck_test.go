@@ -1,9 +1,11 @@
 package admission_test
 
 import (
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
@@ -73,10 +75,39 @@ func TestNoneIsOverlooked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawStream(t)
 		s.stepped = s.wantNoneOverlooked
+		if rapid.Bool().Draw(t, "oversized") {
+			s.lone("q", oversized, fmt.Sprintf("gpu=%d", s.nominal("q")+1))
+		}
 		s.submitTo(t, "q", large)
-		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			s.step(t)
 		}
 		s.round(t)
 	})
+}
+
+// TestReclaimerIsWokenByObservedBorrower: a ClusterQueue borrows for a quota Workload that is first observed with quota, as after an adoption. A stage that may reclaim
+// from it since then is checked again.
+func TestReclaimerIsWokenByObservedBorrower(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("a", "a100: gpu=6", inCohort("lab"), func(q *kueue.ClusterQueue) {
+		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyNever, ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority}
+	})
+	w.queue("b", "a100: gpu=4", inCohort("lab"))
+	w.queue("c", "a100: gpu=0", inCohort("lab"))
+	w.important("c", "c1", "gpu=4", 10)
+	w.important("b", "b1", "gpu=4", 0)
+	w.wantAdmitted("b1", "c1")
+	w.important("a", "a1", "gpu=5", 7)
+	w.wantAdmitted()
+	held := w.workloads[keyOf("b1")].Status.Admission.DeepCopy()
+	held.PodSetAssignments[0].ResourceUsage = amounts("gpu=1")
+	w.lone("b", "adopted", "gpu=1", func(wl *kueue.Workload) {
+		wl.Spec.Priority = new(int32(5))
+		reserve(wl, held)
+		w.date(wl)
+	})
+	if evicted := w.evicted(); len(evicted) != 1 || evicted[0].Stage != keyOf("b1") {
+		t.Errorf("evicted %v, want b1 for a1", evicted)
+	}
 }

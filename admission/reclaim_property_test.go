@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,4 +68,29 @@ func (m *model) evictionsByPair() map[string]int {
 		}
 	}
 	return times
+}
+
+// TestReclaimerIsNotWokenByOthers: a stage that waits for GPUs, and would borrow CPUs that are free, is not checked again when CPUs are released.
+func TestReclaimerIsNotWokenByOthers(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("left", "a: cpu=8 gpu=4", inCohort("lab"))
+	w.queue("right", "a: cpu=2 gpu=4", inCohort("lab"), func(q *kueue.ClusterQueue) {
+		q.Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+	})
+	w.lone("left", "theirs", "gpu=4")
+	w.lone("right", "gpus", "gpu=4")
+	w.lone("right", "cpus", "cpu=4")
+	w.decide()
+	w.lone("right", "waits", "cpu=1 gpu=1")
+	w.decide()
+	before := w.engine.Checked()
+	w.change("cpus", finish)
+	w.decide()
+	if checks := w.engine.Checked() - before; checks != 0 {
+		t.Errorf("%d checks when CPUs were released, want none", checks)
+	}
+	w.change("gpus", finish)
+	if admitted := w.decide(); !slices.Equal(admitted, []string{"waits"}) {
+		t.Errorf("admitted %v when GPUs were released", admitted)
+	}
 }

@@ -245,8 +245,8 @@ func TestLateAnswersBringNothingBack(t *testing.T) {
 	}
 }
 
-// TestNamesakes: of two quota Workloads of one name the second may be observed before the deletion of the first is.
-func TestNamesakes(t *testing.T) {
+// TestWorkloadRecreatedBeforeItsDeletionIsObserved: of two quota Workloads of one name the second may be observed before the deletion of the first is.
+func TestWorkloadRecreatedBeforeItsDeletionIsObserved(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=2")
 	w.lone("q", "one", "gpu=2")
@@ -260,8 +260,8 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// TestDoubt: a quota Workload with a tombstone counts again when the API server has been asked, unless it was deleted after the question.
-func TestDoubt(t *testing.T) {
+// TestTombstoneCleared: a quota Workload with a tombstone counts again when the API server has been asked, unless it was deleted after the question.
+func TestTombstoneCleared(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=2")
 	w.lone("q", "one", "gpu=2")
@@ -334,8 +334,8 @@ func TestGatesAndViews(t *testing.T) {
 	}
 }
 
-// TestAllOfADemandHearTheNews: two equal quota Workloads, of which one is checked for both.
-func TestAllOfADemandHearTheNews(t *testing.T) {
+// TestRefusalReachesAllStagesOfADemand: two equal quota Workloads, of which one is checked for both.
+func TestRefusalReachesAllStagesOfADemand(t *testing.T) {
 	hold := kueue.Hold
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")

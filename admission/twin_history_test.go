@@ -238,6 +238,9 @@ func (h *history) observe(wl *kueue.Workload) {
 	h.version++
 	wl.ResourceVersion = strconv.Itoa(h.version)
 	h.twin.workloads[key] = wl
+	if h.twin.holds(wl) == nil {
+		delete(h.twin.evicting, key) // it has left, whether or not the write of the eviction has been answered
+	}
 	h.tell(admission.WorkloadObserved{Workload: wl})
 }
 

@@ -112,3 +112,15 @@ func (r *rivalry) keepers(wl *kueue.Workload, yielding []*kueue.Workload) []*kue
 	slices.SortFunc(all, func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
 	return all
 }
+
+// giveUp cancels the reservation of a Workload that is refused.
+func (r *rivalry) giveUp(wl *kueue.Workload) {
+	if r.preemptReservations[wl] == nil {
+		return
+	}
+	before := r.afterEvictions()
+	delete(r.preemptReservations, wl)
+	delete(r.keeps, wl)
+	r.gaveUp[wl] = true
+	r.recheckForRelease(before, wl)
+}

@@ -196,7 +196,7 @@ type rivalry struct {
 	keeps map[*kueue.Workload]bool
 	// released is how often a reservation or a victim released quota.
 	released int
-	// borrowsMore is true if a ClusterQueue has borrowed for a Workload since those that may now preempt there were last checked.
+	// borrowsMore is true if a ClusterQueue or its Cohort has borrowed for a Workload since those that may now preempt there were last checked.
 	borrowsMore bool
 }
 
@@ -266,17 +266,15 @@ func (r *rivalry) nominate(queue string) *bid {
 			return b
 		}
 		r.refused[wl] = true
-		if r.reserveNominal(wl) {
-			return nil
-		}
-		if r.preemptReservations[wl] != nil {
-			before := r.afterEvictions()
-			delete(r.preemptReservations, wl)
-			delete(r.keeps, wl)
-			r.gaveUp[wl] = true
-			r.recheckForRelease(before, wl)
+		if !r.reserveNominal(wl) {
+			r.giveUp(wl)
 		}
 		if isStrict {
+			for _, behind := range r.line(queue) {
+				if r.comparePlaces(behind, wl) > 0 {
+					r.giveUp(behind)
+				}
+			}
 			return nil
 		}
 	}
@@ -522,7 +520,9 @@ func (r *rivalry) admit(b *bid) {
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
 	place := r.charged()["queue "+b.offer.queue]
-	r.borrowsMore = r.borrowsMore || place.ExceedsAny(place.usage(b.offer.bill))
+	for n := place.Node; n.Parent() != nil; n = n.Parent() {
+		r.borrowsMore = r.borrowsMore || n.ExceedsAny(place.usage(b.offer.bill))
+	}
 	r.chargeEpoch++
 	delete(r.preemptReservations, wl)
 	delete(r.keeps, wl)

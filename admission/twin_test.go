@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // A twin decides what an Engine under the policy Greedy must decide. It stores only the objects as they were last observed and the decisions that
@@ -299,14 +300,16 @@ func (w *twin) charged() map[string]*place {
 
 // chargeOf returns the charge of a quota Workload that holds quota.
 func (w *twin) chargeOf(wl *kueue.Workload) bill {
-	b, isReserved := bill{}, reservation(wl) != nil
+	b := bill{}
+	if reservation(wl) != nil {
+		for _, c := range ledger.ChargesOf(wl) {
+			b[c.FlavorResource] += c.Amount()
+		}
+		return b
+	}
 	for _, p := range w.holds(wl).PodSetAssignments {
 		for r, f := range p.Flavors {
-			q := p.ResourceUsage[r]
-			amount, _ := quota.Of(r, q)
-			if needed := stillNeeded(wl, p.Name); isReserved && needed < *p.Count {
-				amount = amount / quota.Amount(*p.Count) * quota.Amount(needed)
-			}
+			amount, _ := quota.Of(r, p.ResourceUsage[r])
 			b[quota.FlavorResource{Flavor: f, Resource: r}] += amount
 		}
 	}
@@ -338,10 +341,12 @@ func (w *twin) mustLeave(wl *kueue.Workload) string {
 	drains := func(stop *kueue.StopPolicy) bool {
 		return stop != nil && (*stop == kueue.HoldAndDrain || *stop == kueue.Hold && !isTrue(wl, kueue.WorkloadAdmitted))
 	}
-	if q := w.queues[string(a.ClusterQueue)]; q != nil && drains(q.Spec.StopPolicy) {
+	isReserving := !isTrue(wl, kueue.WorkloadAdmitted)
+	q, lq := w.queues[string(a.ClusterQueue)], w.localQueueOf(wl)
+	switch {
+	case q != nil && drains(q.Spec.StopPolicy), isReserving && (q == nil || q.DeletionTimestamp != nil):
 		return kueue.WorkloadEvictedByClusterQueueStopped
-	}
-	if lq := w.localQueueOf(wl); lq != nil && drains(lq.Spec.StopPolicy) {
+	case lq != nil && drains(lq.Spec.StopPolicy), isReserving && (lq == nil || lq.DeletionTimestamp != nil):
 		return kueue.WorkloadEvictedByLocalQueueStopped
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // A bill is an amount for each flavor and resource.
@@ -74,20 +75,16 @@ func (p *place) configure(groups []kueue.ResourceGroup, fairSharing *kueue.FairS
 		p.Weight = fairSharing.Weight.AsApproximateFloat64()
 	}
 	quotas := map[quota.ID]quota.Quota{}
-	for _, g := range groups {
-		for _, f := range g.Flavors {
-			for _, r := range f.Resources {
-				q := quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}
-				q.Nominal, _ = quota.Of(r.Name, r.NominalQuota)
-				if r.BorrowingLimit != nil {
-					q.BorrowingLimit, _ = quota.Of(r.Name, *r.BorrowingLimit)
-				}
-				if r.LendingLimit != nil {
-					q.LendingLimit, _ = quota.Of(r.Name, *r.LendingLimit)
-				}
-				quotas[p.tree.Index.ID(quota.FlavorResource{Flavor: f.Name, Resource: r.Name})] = q
-			}
+	for fr, r := range ledger.QuotasOf(groups) {
+		q := quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}
+		q.Nominal, _ = quota.Of(r.Name, r.NominalQuota)
+		if r.BorrowingLimit != nil {
+			q.BorrowingLimit, _ = quota.Of(r.Name, *r.BorrowingLimit)
 		}
+		if r.LendingLimit != nil {
+			q.LendingLimit, _ = quota.Of(r.Name, *r.LendingLimit)
+		}
+		quotas[p.tree.Index.ID(fr)] = q
 	}
 	p.tree.SetQuotas(p.Node, quotas)
 }

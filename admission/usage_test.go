@@ -59,8 +59,8 @@ func TestLocalQueuesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestConsumptionIsTold: the status reports the usage once in each interval.
-func TestConsumptionIsTold(t *testing.T) {
+// TestUsageIsReportedOncePerInterval: the status reports the usage once in each interval.
+func TestUsageIsReportedOncePerInterval(t *testing.T) {
 	w := newWorld(t, admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
 		UsageHalfLifeTime: time.Minute, UsageSamplingInterval: time.Minute,
 	}})

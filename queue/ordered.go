@@ -41,24 +41,6 @@ func (p *Pending[M, S, T]) Contenders() iter.Seq[M] {
 	})
 }
 
-// Alike returns the members of each shape that has more than some, in the order of the queue.
-func (p *Pending[M, S, T]) Alike(more int) [][]M {
-	var groups [][]*Element[M, S, T]
-	for _, c := range p.classes {
-		if c.elements.Len() > more {
-			groups = append(groups, slices.SortedFunc(slices.Values(c.elements.Members), (*Element[M, S, T]).order))
-		}
-	}
-	slices.SortFunc(groups, func(a, b []*Element[M, S, T]) int { return a[0].order(b[0]) })
-	members := make([][]M, len(groups))
-	for i, elements := range groups {
-		for _, t := range elements {
-			members[i] = append(members[i], t.Member)
-		}
-	}
-	return members
-}
-
 // A spot is the position of a walk in the heap of a class.
 type spot[M any, S, T comparable] struct {
 	equivClass *equivClass[M, S, T]

@@ -50,12 +50,6 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 				wantRanks = append(wantRanks, before)
 			}
 		}
-		for _, group := range p.Alike(1) {
-			isOther := func(name string) bool { return elements[name].Shape() != elements[group[0]].Shape() }
-			if want := slices.DeleteFunc(slices.Clone(whole), isOther); len(want) < 2 || !slices.Equal(group, want) {
-				t.Fatalf("alike are %v, want %v", group, want)
-			}
-		}
 		if got := p.Ranks(page, of); !slices.Equal(got, wantRanks) {
 			t.Fatalf("ranks are %v, want %v", got, wantRanks)
 		}

@@ -48,7 +48,7 @@ func TestPositionOrder(t *testing.T) {
 	}
 }
 
-func TestOneSpeaksForItsShape(t *testing.T) {
+func TestOneStagePerDemandIsOffered(t *testing.T) {
 	p := newLine()
 	p.Add(item("b", "big", 2))
 	a := p.Add(item("a", "big", 1))
@@ -85,8 +85,8 @@ func TestOneSpeaksForItsShape(t *testing.T) {
 	}
 }
 
-// TestNewsAreForAllOfAShape: a refusal that was announced before is reported only to stages that were added since.
-func TestNewsAreForAllOfAShape(t *testing.T) {
+// TestRefusalIsAnnouncedOncePerStage: a refusal that was announced before is reported only to stages that were added since.
+func TestRefusalIsAnnouncedOncePerStage(t *testing.T) {
 	p := newLine()
 	a := p.Add(item("a", "big", 1))
 	p.Add(item("b", "big", 2))
@@ -216,8 +216,8 @@ func TestNoStageOvertakesAFormerBlocker(t *testing.T) {
 	}
 }
 
-// TestWhoComesFirstNowIsOffered: under Strict, usage has changed the order since a stage was parked behind another.
-func TestWhoComesFirstNowIsOffered(t *testing.T) {
+// TestFirstAfterReorderIsOffered: under Strict, usage has changed the order since a stage was parked behind another.
+func TestFirstAfterReorderIsOffered(t *testing.T) {
 	p := newLine()
 	usage := map[string]float64{"heavy": 1, "light": 2}
 	p.SetStrategy(queue.Strict)

@@ -12,7 +12,7 @@ import (
 
 // Rules determine what is charged for requests. The zero Rules charge what is requested.
 type Rules struct {
-	// ExcludedPrefixes begin the names of resources that are not charged.
+	// ExcludedPrefixes begin the names of resources that are not charged, whether pods request them or transformations put them out.
 	ExcludedPrefixes []string
 	// Transformations by the resource that they start from.
 	Transformations map[corev1.ResourceName]Transformation
@@ -28,22 +28,20 @@ type Transformation struct {
 	Outputs corev1.ResourceList
 }
 
-// Apply returns what is charged for requests, which are not changed.
+// Apply returns what is charged for requests, which are not changed. Resources are left out after the transformations: one that is not charged may still
+// be the input of a transformation, or multiply its outputs.
 func (r *Rules) Apply(requests corev1.ResourceList) corev1.ResourceList {
 	if len(r.ExcludedPrefixes) == 0 && len(r.Transformations) == 0 {
 		return requests
 	}
 	charged, outputs := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		if r.excludes(name) {
-			continue
-		}
 		rule, isTransformed := r.Transformations[name]
 		if !isTransformed || !rule.Replace {
 			charged[name] = requests[name]
 		}
 		amount := requests[name]
-		if factor, ok := requests[rule.MultiplyBy]; ok && !r.excludes(rule.MultiplyBy) {
+		if factor, ok := requests[rule.MultiplyBy]; ok {
 			amount = times(amount, factor)
 		}
 		for _, output := range slices.Sorted(maps.Keys(rule.Outputs)) {
@@ -56,6 +54,7 @@ func (r *Rules) Apply(requests corev1.ResourceList) corev1.ResourceList {
 			add(charged, name, amount)
 		}
 	}
+	maps.DeleteFunc(charged, func(name corev1.ResourceName, _ resource.Quantity) bool { return r.excludes(name) })
 	return charged
 }
 

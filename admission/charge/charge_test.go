@@ -26,15 +26,18 @@ func TestApply(t *testing.T) {
 		rules          charge.Rules
 		requests, want list
 	}{
-		"nothing":          {requests: list{"cpu": "1"}, want: list{"cpu": "1"}},
-		"excluded":         {rules: charge.Rules{ExcludedPrefixes: []string{"net.", "hugepages-"}}, requests: list{"cpu": "1", "net.example/nic": "2", "hugepages-2Mi": "4Mi"}, want: list{"cpu": "1"}},
-		"replaced":         {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"mig": mig}}, requests: list{"cpu": "1", "mig": "4"}, want: list{"cpu": "1", "memory-gb": "20", "credits": "2"}},
-		"retained":         {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"mig": {Outputs: mig.Outputs}}}, requests: list{"mig": "1"}, want: list{"mig": "1", "memory-gb": "5", "credits": "500m"}},
-		"added to another": {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"mig": mig}}, requests: list{"credits": "1", "mig": "2"}, want: list{"credits": "2", "memory-gb": "10"}},
-		"multiplied":       {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"core-percent": {Replace: true, MultiplyBy: "vgpu", Outputs: list{"cores": "1"}.parse()}}}, requests: list{"vgpu": "3", "core-percent": "20"}, want: list{"vgpu": "3", "cores": "60"}},
-		"no multiplier":    {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"core-percent": {Replace: true, MultiplyBy: "vgpu", Outputs: list{"cores": "1"}.parse()}}}, requests: list{"core-percent": "20"}, want: list{"cores": "20"}},
-		"dropped":          {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"cpu": {Replace: true}}}, requests: list{"cpu": "1", "memory": "1Gi"}, want: list{"memory": "1Gi"}},
-		"negative":         {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"a": {Outputs: list{"cpu": "-1", "x": "2"}.parse()}, "b": {Outputs: list{"x": "-1"}.parse()}}}, requests: list{"a": "1", "b": "1", "cpu": "1"}, want: list{"a": "1", "b": "1", "cpu": "1", "x": "1"}},
+		"nothing":                            {requests: list{"cpu": "1"}, want: list{"cpu": "1"}},
+		"excluded":                           {rules: charge.Rules{ExcludedPrefixes: []string{"net.", "hugepages-"}}, requests: list{"cpu": "1", "net.example/nic": "2", "hugepages-2Mi": "4Mi"}, want: list{"cpu": "1"}},
+		"replaced":                           {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"mig": mig}}, requests: list{"cpu": "1", "mig": "4"}, want: list{"cpu": "1", "memory-gb": "20", "credits": "2"}},
+		"retained":                           {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"mig": {Outputs: mig.Outputs}}}, requests: list{"mig": "1"}, want: list{"mig": "1", "memory-gb": "5", "credits": "500m"}},
+		"added to another":                   {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"mig": mig}}, requests: list{"credits": "1", "mig": "2"}, want: list{"credits": "2", "memory-gb": "10"}},
+		"multiplied":                         {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"core-percent": {Replace: true, MultiplyBy: "vgpu", Outputs: list{"cores": "1"}.parse()}}}, requests: list{"vgpu": "3", "core-percent": "20"}, want: list{"vgpu": "3", "cores": "60"}},
+		"multiplied by an excluded resource": {rules: charge.Rules{ExcludedPrefixes: []string{"vgpu"}, Transformations: map[corev1.ResourceName]charge.Transformation{"core-percent": {Replace: true, MultiplyBy: "vgpu", Outputs: list{"cores": "1"}.parse()}}}, requests: list{"vgpu": "4", "core-percent": "90"}, want: list{"cores": "360"}},
+		"excluded input":                     {rules: charge.Rules{ExcludedPrefixes: []string{"mig"}, Transformations: map[corev1.ResourceName]charge.Transformation{"mig": {Outputs: mig.Outputs}}}, requests: list{"cpu": "1", "mig": "2"}, want: list{"cpu": "1", "memory-gb": "10", "credits": "1"}},
+		"excluded output":                    {rules: charge.Rules{ExcludedPrefixes: []string{"cred"}, Transformations: map[corev1.ResourceName]charge.Transformation{"mig": mig}}, requests: list{"cpu": "1", "mig": "2"}, want: list{"cpu": "1", "memory-gb": "10"}},
+		"no multiplier":                      {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"core-percent": {Replace: true, MultiplyBy: "vgpu", Outputs: list{"cores": "1"}.parse()}}}, requests: list{"core-percent": "20"}, want: list{"cores": "20"}},
+		"dropped":                            {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"cpu": {Replace: true}}}, requests: list{"cpu": "1", "memory": "1Gi"}, want: list{"memory": "1Gi"}},
+		"negative":                           {rules: charge.Rules{Transformations: map[corev1.ResourceName]charge.Transformation{"a": {Outputs: list{"cpu": "-1", "x": "2"}.parse()}, "b": {Outputs: list{"x": "-1"}.parse()}}}, requests: list{"a": "1", "b": "1", "cpu": "1"}, want: list{"a": "1", "b": "1", "cpu": "1", "x": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := tc.requests.parse()

@@ -42,9 +42,9 @@ func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) candidateStream {
 		return st
 	}
 	first := len(s.cursors)
-	for _, id := range s.short {
-		if int(id) < len(q.lists) && len(q.lists[id].chunks) > 0 {
-			s.cursors = append(s.cursors, cursor{list: &q.lists[id]})
+	for _, c := range s.short {
+		if int(c.ID) < len(q.lists) && len(q.lists[c.ID].chunks) > 0 {
+			s.cursors = append(s.cursors, cursor{list: &q.lists[c.ID]})
 		}
 	}
 	st.cursors = s.cursors[first:len(s.cursors):len(s.cursors)]
@@ -148,15 +148,15 @@ func (c *cursor) settle(policy kueue.PreemptionPolicy, s *search) {
 // enough reports whether the Holders of the streams use as much of each ID as is missing. If not, no choice among them helps: a Holder that
 // leaves makes no more available than it uses.
 func (s *search) enough(of []candidateStream) bool {
-	for _, id := range s.short {
-		missing := s.request.Usage.Of(id).Minus(s.node.Available(id))
+	for _, short := range s.short {
+		missing := short.Amount.Minus(s.node.Available(short.ID))
 		for i := range of {
 			limit := int64(math.MaxInt64)
 			if of[i].policy != kueue.PreemptionPolicyAny {
 				limit = s.request.Priority
 			}
 			for _, c := range of[i].cursors {
-				if c.list.id == id && missing > 0 {
+				if c.list.id == short.ID && missing > 0 {
 					missing -= c.list.atMost(limit)
 				}
 			}

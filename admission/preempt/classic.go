@@ -61,7 +61,7 @@ func (s *search) sparesAll() bool {
 	if s.mayPreemptWhileBorrowing() || s.node.Parent() == nil || !s.reclaims() {
 		return false
 	}
-	rest := s.request.Usage.Clone()
+	rest := s.short.Clone()
 	for n := s.node; n.Parent() != nil; n = n.Parent() {
 		if !exceeds(n, rest) {
 			return false
@@ -78,8 +78,8 @@ func (s *search) sparesAll() bool {
 // hasCandidate reports whether there is a candidate below a Cohort, except in one Queue.
 func (s *search) hasCandidate(cohort, except *quota.Node) bool {
 	offers := func(n *quota.Node) bool { return n != except && s.offers(n, except) }
-	for _, id := range s.short {
-		if slices.ContainsFunc(s.overQuota(cohort, id), offers) {
+	for _, c := range s.short {
+		if slices.ContainsFunc(s.overQuota(cohort, c.ID), offers) {
 			return true
 		}
 	}
@@ -108,9 +108,8 @@ func (s *search) mayTry() bool {
 	if s.mayPreemptWhileBorrowing() || len(s.strategies) > 0 && s.reclaims() {
 		return true
 	}
-	for _, id := range s.short {
-		a := s.request.Usage.Of(id)
-		if a > s.node.Quota(id).Nominal && !hasRoomBelowRoot(s.node, id, a) {
+	for _, c := range s.short {
+		if c.Amount > s.node.Quota(c.ID).Nominal && !hasRoomBelowRoot(s.node, c.ID, c.Amount) {
 			return false
 		}
 	}
@@ -161,8 +160,8 @@ func (s *search) attempts(candidates []candidateStream) []borrowing {
 }
 
 func (s *search) isUnderNominal() bool {
-	for _, id := range s.short {
-		if s.node.Used(id) >= s.node.Quota(id).Nominal {
+	for _, c := range s.short {
+		if s.node.Used(c.ID) >= s.node.Quota(c.ID).Nominal {
 			return false
 		}
 	}
@@ -174,7 +173,7 @@ func (s *search) candidates() []candidateStream {
 	s.cursors = s.cursors[:0]
 	all := s.candidateStreams[:0]
 	if s.node.Parent() != nil && s.reclaims() {
-		rest := s.request.Usage.Clone()
+		rest := s.short.Clone()
 		reached := byPriority
 		for n := s.node; n.Parent() != nil; n = n.Parent() {
 			if !exceeds(n, rest) {

@@ -10,10 +10,10 @@
 //
 // First Holders of other Queues over which the request has an advantage: it fits into the quota of its own ClusterQueue, or of a Cohort
 // above it, and they are outside of that and borrow (InCohortReclamation). Then Holders of other Queues without advantage, if
-// borrowWithinCohort allows it (InCohortReclaimWhileBorrowing) or the request ends up without borrowing (InCohortReclamation). Then Holders
-// of the own Queue (InClusterQueue). No Holder is preempted in a Queue that is within its own quota of what is missing, nor in one with such a
-// Cohort above it, below the lowest Cohort that it shares with the request. In the end each victim that can stay is spared, from the last but one
-// on.
+// borrowWithinCohort allows it (InCohortReclaimWhileBorrowing) or the request ends up without borrowing (InCohortReclamation). Of the request, only
+// what is missing counts for that: it may borrow other resources, which are free. Then Holders of the own Queue (InClusterQueue). No Holder is
+// preempted in a Queue that is within its own quota of what is missing, nor in one with such a Cohort above it, below the lowest Cohort that it shares
+// with the request. In the end each victim that can stay is spared, from the last but one on.
 //
 // # Victims, with fair sharing
 //
@@ -24,6 +24,8 @@
 // # Differences from Kueue
 //
 //   - A Holder that is already being evicted counts as gone, whatever evicts it and whatever its priority is.
+//   - Without fair sharing, too, the right to preempt in other Queues depends only on what is missing. A ClusterQueue that borrows CPUs, which are free,
+//     can still reclaim its GPUs.
 //   - With fair sharing, too, no Holder is preempted in a ClusterQueue or Cohort that does not borrow any of what is missing.
 //   - With fair sharing, a victim is spared only if all others would have been preempted without it as well. Otherwise the share of the request
 //     is higher in the end than it was when the others were compared with it, and the two sides can take turns.

@@ -28,11 +28,11 @@ func (s *search) fair() Result {
 		victims, fits = s.takeSecond(r, victims)
 	}
 	if !fits {
-		return Result{Outcome: NotEnough}
+		return Result{Outcome: NotEnough, IsByShares: true}
 	}
 	result := s.result(victims, s.fitsCharged, s.staysFair)
 	if slices.ContainsFunc(result.Victims, s.takesBack) {
-		return Result{Outcome: NotEnough}
+		return Result{Outcome: NotEnough, IsByShares: true}
 	}
 	return result
 }

@@ -128,10 +128,10 @@ func (f *Finder) findLater(r Request) Result {
 	s := &search{Finder: f, request: r, node: n, taken: f.History.taken[r.UID]}
 	for _, c := range r.Usage {
 		if c.Amount > n.Available(c.ID) {
-			s.short = append(s.short, c.ID)
+			s.short = append(s.short, c)
 		}
 	}
-	s.request.reclaims = !exceeds(n, r.Usage)
+	s.request.reclaims = !exceeds(n, s.short)
 	if len(f.strategies) > 0 {
 		return s.fair()
 	}
@@ -143,16 +143,17 @@ type search struct {
 	*Finder
 	request Request
 	node    *quota.Node
-	// short are the IDs of which not enough is available.
-	short []quota.ID
+	// short is the part of the request of which not enough is available. Only that needs victims, so that only that decides whether the request has a right
+	// to them: it may borrow the rest, which is free.
+	short quota.Usage
 	// taken is the history of the request.
 	taken map[types.UID]int
 }
 
 // isOver reports whether a subtree uses more than its own quota of any missing resource.
 func (s *search) isOver(n *quota.Node) bool {
-	for _, id := range s.short {
-		if n.Excess(id, 0) > 0 {
+	for _, c := range s.short {
+		if n.Excess(c.ID, 0) > 0 {
 			return true
 		}
 	}
@@ -185,7 +186,7 @@ func (f *Finder) overQuota(cohort *quota.Node, id quota.ID) []*quota.Node {
 	return over
 }
 
-// borrowing is whether a request may end up using more than its ClusterQueue has.
+// borrowing is whether a request may end up using more than its ClusterQueue has of what it takes from victims.
 type borrowing int
 
 const (
@@ -194,7 +195,7 @@ const (
 )
 
 func (s *search) fits(b borrowing) bool {
-	return (b == mayBorrow || !s.node.BorrowsAny(s.request.Usage)) && s.node.Fits(s.request.Usage)
+	return (b == mayBorrow || !s.node.BorrowsAny(s.short)) && s.node.Fits(s.request.Usage)
 }
 
 // mayPreempt reports whether a policy lets the request preempt a Holder now. The time at which it lets the request preempt one that has not run for

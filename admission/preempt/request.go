@@ -30,7 +30,7 @@ type Request struct {
 
 	// staysIn is true if only Holders of the own Queue are preempted.
 	staysIn bool
-	// reclaims is true if the request fits into the quota of its own ClusterQueue that others have borrowed.
+	// reclaims is true if what the request needs of victims fits into the quota of its own ClusterQueue that others have borrowed.
 	reclaims bool
 }
 
@@ -47,6 +47,9 @@ type Victim struct {
 type Result struct {
 	Outcome Outcome
 	Victims []Victim
+	// IsByShares is true if the Outcome follows from what all Queues use: a smaller share of another Queue may also allow a preemption, since a Holder that was
+	// taken by the first strategy no longer keeps another one from being taken by the second.
+	IsByShares bool
 	// RetryAt is when the first Holder that the policies allow has run for its minimum runtime, if the request has to wait for that. Otherwise it is
 	// zero.
 	RetryAt time.Time

@@ -15,8 +15,9 @@ import (
 // A twin follows the rules of doc.go with sorted slices. Before each question it recomputes the state without the Holders that have left.
 type twin struct {
 	*world
-	r     preempt.Request
-	short []quota.ID
+	r preempt.Request
+	// short is the part of the request of which not enough is available.
+	short quota.Usage
 	gone  []*preempt.Holder
 }
 
@@ -75,7 +76,7 @@ func (w *twin) find() ([]taken, preempt.Outcome) {
 	in(w, nil, 0, func() bool {
 		for _, c := range w.r.Usage {
 			if c.Amount > n.Available(c.ID) {
-				w.short = append(w.short, c.ID)
+				w.short = append(w.short, c)
 			}
 		}
 		return true
@@ -107,10 +108,10 @@ func (w *twin) mayTry() bool {
 	if w.borrowsWhilePreempting() || len(w.strategies) > 0 && reclaim != "" && reclaim != kueue.PreemptionPolicyNever {
 		return true
 	}
-	for _, id := range w.short {
-		ok := w.r.Usage.Of(id) <= w.r.Queue.Node().Quota(id).Nominal
+	for _, c := range w.short {
+		ok := c.Amount <= w.r.Queue.Node().Quota(c.ID).Nominal
 		for n := w.r.Queue.Node(); n.Parent() != nil; n = n.Parent() {
-			ok = ok || w.hasRoom(n, quota.Usage{{ID: id, Amount: w.r.Usage.Of(id)}})
+			ok = ok || w.hasRoom(n, quota.Usage{c})
 		}
 		if !ok {
 			return false
@@ -128,7 +129,7 @@ func (w *twin) hasRoom(n *quota.Node, u quota.Usage) bool {
 }
 
 func (w *twin) over(n *quota.Node) bool {
-	return slices.ContainsFunc(w.short, func(id quota.ID) bool { return n.Used(id) > n.Subtree(id) })
+	return slices.ContainsFunc(w.short, func(c quota.Charge) bool { return n.Used(c.ID) > n.Subtree(c.ID) })
 }
 
 // borrowsAllTheWay: the ClusterQueue and all above it below the lca.
@@ -154,7 +155,7 @@ func (w *twin) candidates() []candidate {
 				policy, c.rank = w.r.Queue.Preemption.WithinClusterQueue, 2
 			}
 			for ; !c.lca.IsAbove(q.Node()); c.lca = c.lca.Parent() {
-				if w.hasRoom(c.lca, w.r.Usage) {
+				if w.hasRoom(c.lca, w.short) {
 					c.rank = 0
 				}
 			}
@@ -162,7 +163,7 @@ func (w *twin) candidates() []candidate {
 				continue
 			}
 			for _, h := range hs {
-				uses := slices.ContainsFunc(w.short, func(id quota.ID) bool { return h.Usage.Of(id) > 0 })
+				uses := slices.ContainsFunc(w.short, func(c quota.Charge) bool { return h.Usage.Of(c.ID) > 0 })
 				newer := policy == kueue.PreemptionPolicyLowerOrNewerEqualPriority && h.Priority == w.r.Priority && h.Queued.After(w.r.Queued)
 				lower := policy != "" && policy != kueue.PreemptionPolicyNever && h.Priority < w.r.Priority
 				if c.Holder = h; uses && !h.IsEvicting() && (lower || newer || policy == kueue.PreemptionPolicyAny) && w.hasRunLongEnough(h) {
@@ -181,7 +182,7 @@ func (w *twin) hasRunLongEnough(h *preempt.Holder) bool {
 	if h.Started.IsZero() || least == 0 || w.r.Now.Sub(h.Started) >= least {
 		return true
 	}
-	return h.Queue() != w.r.Queue && w.hasRoom(w.r.Queue.Node(), w.r.Usage) && w.r.Now.Sub(w.r.Queued) >= least
+	return h.Queue() != w.r.Queue && w.hasRoom(w.r.Queue.Node(), w.short) && w.r.Now.Sub(w.r.Queued) >= least
 }
 
 func (w *twin) compare(c, o candidate) int {
@@ -206,7 +207,7 @@ func (w *twin) lost(h *preempt.Holder) (sum float64) {
 func (w *twin) fits(without []taken, mustNotBorrow bool) bool {
 	return in(w, without, 0, func() bool {
 		n := w.r.Queue.Node()
-		return n.Fits(w.r.Usage) && (!mustNotBorrow || !n.BorrowsAny(w.r.Usage))
+		return n.Fits(w.r.Usage) && (!mustNotBorrow || !n.BorrowsAny(w.short))
 	})
 }
 
@@ -220,8 +221,8 @@ func (w *twin) spent(h *preempt.Holder, reason string) bool {
 
 func (w *twin) classic(all []candidate) []taken {
 	underNominal := in(w, nil, 0, func() bool {
-		return !slices.ContainsFunc(w.short, func(id quota.ID) bool {
-			return w.r.Queue.Node().Used(id) >= w.r.Queue.Node().Quota(id).Nominal
+		return !slices.ContainsFunc(w.short, func(c quota.Charge) bool {
+			return w.r.Queue.Node().Used(c.ID) >= w.r.Queue.Node().Quota(c.ID).Nominal
 		})
 	})
 	attempts := []bool{false, true}

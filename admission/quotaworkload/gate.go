@@ -6,6 +6,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -23,6 +24,16 @@ func Gates(object metav1.Object) []string {
 		}
 	}
 	return gates
+}
+
+// HasGate reports whether one of these gates prevents a quota Workload, or those of a JobSet, from asking for quota.
+func HasGate(object metav1.Object, gates ...string) bool {
+	return slices.ContainsFunc(Gates(object), func(gate string) bool { return slices.Contains(gates, gate) })
+}
+
+// GatesOfOthers returns those of the gates that other controllers set and remove.
+func GatesOfOthers(object metav1.Object) []string {
+	return slices.DeleteFunc(Gates(object), func(gate string) bool { return strings.HasPrefix(gate, gateDomain) })
 }
 
 func listed(object metav1.Object) []string {
@@ -111,23 +122,67 @@ func SetGates(object metav1.Object, gates []string) {
 	object.SetAnnotations(annotations)
 }
 
-// GateMessage returns why the first gate of a quota Workload prevents it from asking for quota, or nothing if it has none.
-func GateMessage(workload *kueue.Workload) string {
+// A Gate is why a quota Workload does not ask for quota.
+type Gate struct {
+	// Reason is that of its condition QuotaReserved, or of its condition Requeued, or Terminating.
+	Reason string
+	// Message has no final period.
+	Message string
+	// Cure is what a user can do, or empty if nothing is needed or possible.
+	Cure string
+}
+
+// Text returns the message, with the cure if there is one.
+func (g *Gate) Text() string {
+	if g.Cure == "" {
+		return g.Message
+	}
+	return g.Message + "; " + g.Cure
+}
+
+// ClosedBy returns why a quota Workload does not ask for quota, or nil if it does: it is being deleted or is not active, has a gate, or is kept out of its queue
+// by the condition Requeued=False.
+func ClosedBy(workload *kueue.Workload) *Gate {
+	switch {
+	case !workload.DeletionTimestamp.IsZero():
+		return &Gate{"Terminating", "the quota Workload is being deleted", ""}
+	case !ptr.Deref(workload.Spec.Active, true):
+		return &Gate{kueue.WorkloadDeactivated, "the quota Workload is not active: spec.active is false", "set spec.active to true to requeue"}
+	}
+	gate := GateOf(workload)
+	if requeued := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadRequeued); gate == nil && requeued != nil && requeued.Status == metav1.ConditionFalse {
+		return &Gate{requeued.Reason, requeued.Message, ""}
+	}
+	return gate
+}
+
+// GateOf returns the gate of a quota Workload that counts first for its reader, or nil if it has none. One that a user has closed comes first.
+func GateOf(workload *kueue.Workload) *Gate {
 	gates := Gates(workload)
 	if len(gates) == 0 {
-		return ""
+		return nil
 	}
-	switch gates[0] {
-	case apis.StageGate:
-		return "the stage waits for earlier stages of its JobSet"
-	case apis.GangGate:
-		return "the gang is not complete, or does not ask for quota for another reason"
-	case apis.SuspendedGate:
-		if workload.Labels[apis.JobLabel] != "" {
-			return "the Job is suspended by its user"
+	kind := "JobSet"
+	if workload.Labels[apis.JobLabel] != "" {
+		kind = "Job"
+	}
+	for _, known := range []struct {
+		name string
+		gate Gate
+	}{
+		{apis.SuspendedGate, Gate{kueue.WorkloadOnHold, "the " + kind + " is suspended by its user", "set spec.suspend of the " + kind + " to false to requeue"}},
+		{apis.DeactivatedGate, Gate{
+			kueue.WorkloadAdmissionGated, "a stage of its JobSet was deactivated", "set spec.active of the quota Workload of that stage to true to requeue",
+		}},
+		{apis.StageGate, Gate{kueue.WorkloadAdmissionGated, "the stage waits for earlier stages of its JobSet", ""}},
+		{apis.GangGate, Gate{kueue.WorkloadAdmissionGated, "the gang is not complete, or does not ask for quota for another reason", ""}},
+		{apis.ResizeGate, Gate{kueue.WorkloadAdmissionGated, "the stage is about to ask for its current number of pods", ""}},
+		{apis.AdoptionGate, Gate{kueue.WorkloadAdmissionGated, "it ran before Tranche was installed, and is about to be charged for", ""}},
+	} {
+		if slices.Contains(gates, known.name) {
+			return &known.gate
 		}
-		return "the JobSet is suspended by its user"
-	default:
-		return "gated by " + gates[0]
 	}
+	all := strings.Join(gates, ", ")
+	return &Gate{kueue.WorkloadAdmissionGated, "gated by " + all, "the controller that set a gate has to remove it from " + apis.AdmissionGatedByAnnotation}
 }

@@ -26,6 +26,21 @@ func HoldsQuota(workload *kueue.Workload) bool {
 	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
 }
 
+// IsCharged reports whether a quota Workload holds quota and has not finished.
+func IsCharged(workload *kueue.Workload) bool {
+	return HoldsQuota(workload) && !IsTrue(workload, kueue.WorkloadFinished)
+}
+
+// AnyCharged reports whether one of some quota Workloads holds quota and has not finished.
+func AnyCharged(workloads []kueue.Workload) bool {
+	for i := range workloads {
+		if IsCharged(&workloads[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // MayQueue reports whether nothing in a quota Workload itself keeps it out of its queue.
 func MayQueue(workload *kueue.Workload) bool {
 	return !HoldsQuota(workload) && !IsTrue(workload, kueue.WorkloadFinished) && len(Gates(workload)) == 0

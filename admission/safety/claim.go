@@ -78,3 +78,21 @@ func (c *Claim) Outstanding(reserved quota.Usage) quota.Usage {
 	}
 	return most
 }
+
+// HasQuotaOf reports whether two claims, which may be nil, hold the same and have the same peaks.
+func (c *Claim) HasQuotaOf(other *Claim) bool {
+	if c == nil || other == nil {
+		return c == other
+	}
+	return c.Held.Equal(other.Held) && slices.EqualFunc(c.Peaks, other.Peaks, quota.Usage.Equal)
+}
+
+// ShrinksTo reports whether other JobSets may be better off after a claim, or nothing if that is nil, has replaced this one. They are not if the JobSet holds
+// more of its expected peak.
+func (c *Claim) ShrinksTo(after *Claim) bool {
+	if after == nil || c.Mode != after.Mode {
+		return true
+	}
+	less := len(c.Held.Without(after.Held)) > 0
+	return less || c.Held.Equal(after.Held) && !slices.EqualFunc(c.Peaks, after.Peaks, quota.Usage.Equal)
+}

@@ -8,7 +8,7 @@ import (
 )
 
 // Unsafe returns the roots below which there are claims that cannot finish, ordered by name. It returns them once, and again when claims or
-// limits below them have changed.
+// limits below them have changed, or after Recheck.
 func (b *Bank) Unsafe() []*quota.Node {
 	if len(b.doubted) == 0 {
 		return nil
@@ -25,6 +25,13 @@ func (b *Bank) Unsafe() []*quota.Node {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(len(x.Children()), len(y.Children())))
 	})
 	return roots
+}
+
+// Recheck makes the next call of Unsafe return this root again, if claims below it cannot finish then.
+func (b *Bank) Recheck(root *quota.Node) {
+	if p := b.pools[root]; p != nil {
+		b.doubt(p)
+	}
 }
 
 // A Price is the cost of evicting the JobSet of a claim.

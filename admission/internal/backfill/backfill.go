@@ -7,7 +7,7 @@
 // The due stage is entitled to nominal quota of its own ClusterQueue, whether it is free now or not. Beside it fits, in its own ClusterQueue, what stays
 // within nominal quota together with it and all that JobSets in progress may still claim; and from other ClusterQueues, what borrows nothing that it needs.
 // As long as its own ClusterQueue still uses nominal quota that it needs, they may borrow what it has not reserved yet. Decision 41 has the proof that it
-// starts.
+// starts. A stage that needs more than that is due only while others leave it enough of their own nominal quota (decision 69).
 package backfill
 
 import (
@@ -75,17 +75,7 @@ func (e *Entrant) precedes(q *model.ClusterQueue) bool {
 	if q == e.Queue {
 		return HasPrecedence(e.Stage, q.Due) || e.Stage.MayPreemptEarlier(q.Due.Stage, q)
 	}
-	return exceeds(q) && ComesFirst(e.Stage, q.Due)
-}
-
-// exceeds reports whether the due stage of a ClusterQueue needs more than its nominal quota.
-func exceeds(q *model.ClusterQueue) bool {
-	for _, c := range q.Due.Need {
-		if c.Amount > q.Node.Quota(c.ID).Nominal {
-			return true
-		}
-	}
-	return false
+	return q.Due.Borrows && ComesFirst(e.Stage, q.Due)
 }
 
 // afterVictims calls a function as if the victims of the stage had left.

@@ -16,7 +16,7 @@ func Set(m *model.Model, dues ...model.Due) bool {
 	}
 	isNew := false
 	for i, q := range queues {
-		dues[i].Place, dues[i].Queues = Place(dues[i].Stage), queues
+		dues[i].Place, dues[i].Queues, dues[i].Borrows = Place(dues[i].Stage), queues, dependsOnLenders(m, &dues[i])
 		isNew = isNew || q.DueStage() != dues[i].Stage || !slices.Equal(q.Due.Queues, queues)
 	}
 	if !isNew {
@@ -39,7 +39,7 @@ func Set(m *model.Model, dues ...model.Due) bool {
 
 // update changes what is known of the due stage of a ClusterQueue.
 func update(m *model.Model, q *model.ClusterQueue, due *model.Due) {
-	if !q.Due.Need.Equal(due.Need) || q.Due.Place.Compare(due.Place) != 0 || !q.Due.At.Equal(due.At) {
+	if !q.Due.Need.Equal(due.Need) || q.Due.Place.Compare(due.Place) != 0 || !q.Due.At.Equal(due.At) || q.Due.Borrows != due.Borrows {
 		due.AwaitsLent, due.Reserves, due.Earliest = q.Due.AwaitsLent, q.Due.Reserves, q.Due.Earliest
 		q.Due = due
 		m.ChargeEpoch++
@@ -66,7 +66,7 @@ func place(m *model.Model, q *model.ClusterQueue, due *model.Due) {
 // first.
 func wakeBehind(m *model.Model, q *model.ClusterQueue) {
 	for _, other := range q.CohortTree.DueQueues {
-		if other != q && exceeds(other) {
+		if other != q && other.Due.Borrows {
 			m.Schedule.WakeTopic(q.CohortTree, other.DueTopic)
 		}
 	}

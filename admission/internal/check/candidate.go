@@ -59,6 +59,8 @@ type Candidate struct {
 	// DueAt is when the stage is due, and reserves is true if quota is reserved for the first due stage of its ClusterQueue; IsDue is true if it is that one.
 	DueAt           time.Time
 	reserves, IsDue bool
+	// isWithheld is true if nothing is reserved for it although it is due, because lenders use what it would have to borrow.
+	isWithheld bool
 	// delays is true if it would delay a due stage, and delaysOtherwise if it would if it borrowed nothing, so that reservations of others yield.
 	delays, delaysOtherwise bool
 	// searched is the last search for victims.

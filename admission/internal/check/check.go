@@ -37,6 +37,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		refusal = ck.FirstRefusal(l)
 		return refusal == nil
 	})
+	NoteWithheld(ck, l, refusal)
 	if passes && !l.Preempts() || !mayBorrowNothing(ck, l) {
 		return refusal
 	}
@@ -79,6 +80,9 @@ func localQueueExists(ck *Checker, l *Candidate) *decision.Refusal {
 	case !l.lq.Exists:
 		return decision.Misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.Key.Name, l.lq.Key.Namespace).
 			InKueue("LocalQueue %s doesn't exist", l.lq.Key.Name)
+	case l.lq.IsTerminating:
+		return suspended("LocalQueueIsActive", "LocalQueue %s is being deleted", l.lq.Key.Name).
+			InKueue("LocalQueue %s is inactive", l.lq.Key.Name)
 	case l.lq.Stop != kueue.None:
 		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.lq.Key.Name).
 			InKueue("LocalQueue %s is inactive", l.lq.Key.Name)
@@ -103,7 +107,7 @@ func clusterQueueIsActive(ck *Checker, l *Candidate) *decision.Refusal {
 	case kueue.ClusterQueueActiveReasonStopped, kueue.ClusterQueueActiveReasonTerminating:
 		refuse = suspended
 	}
-	return refuse("ClusterQueueIsActive", "ClusterQueue %s: %s", l.Queue.Name, a.Message).InKueue("ClusterQueue %s is inactive", l.Queue.Name)
+	return refuse("ClusterQueueIsActive", "%s", a.Sentence(l.Queue.Name)).InKueue("ClusterQueue %s is inactive", l.Queue.Name)
 }
 
 func namespaceIsSelected(ck *Checker, l *Candidate) *decision.Refusal {
@@ -275,7 +279,7 @@ func isNotFarAhead(ck *Checker, l *Candidate) *decision.Refusal {
 		l.wait(id, anyNews)
 	}
 	return decision.NewRefusal("FewAreAhead", kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		"ClusterQueue %s already has as many JobSets that are prepared ahead as it may have (lookAhead.maxAhead: %d), and the accelerators of this JobSet are not free",
+		"ClusterQueue %s already has as many JobSets that are prepared ahead as it may have (lookAhead.maxAhead: %d), and there are not enough free accelerators for them and this JobSet",
 		l.Queue.Name, ck.m.Config.LookAhead.MaxAhead)
 }
 

@@ -24,6 +24,8 @@ type GroupCandidate struct {
 	Refusals []*decision.Refusal
 	// position is the last of their queue positions.
 	position queue.Position
+	// IsWithheld is true if nothing is reserved for it although it is due, because lenders use what it would have to borrow.
+	IsWithheld bool
 	// IsPart is true if other members hold quota already and have to release it if these are refused.
 	IsPart bool
 }
@@ -45,6 +47,7 @@ func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
 		return g
 	}
 	ignoringYielding(ck, g, func() { checkMembers(ck, g) })
+	noteGroupWithheld(ck, g)
 	for i, l := range g.Candidates {
 		if g.Refusals[i] != nil {
 			AddReservation(ck, l, g.Refusals[i])
@@ -81,7 +84,7 @@ func checkMembers(ck *Checker, g *GroupCandidate) {
 	case g.isRefused():
 		ck.refuseWithOthers(g)
 		return
-	case !ck.pack(g):
+	case !ck.pack(g, nil):
 		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
 			return decision.NewRefusal(gangsPassTogether, kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 				"waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
@@ -89,11 +92,21 @@ func checkMembers(ck *Checker, g *GroupCandidate) {
 		})
 		return
 	}
-	if due := delayedTogether(ck, g); due != nil {
+	var dues []*model.Due
+	delaysNone := func() bool {
+		due := delayedTogether(ck, g)
+		if due != nil && !slices.Contains(dues, due) {
+			dues = append(dues, due)
+		}
+		return due == nil
+	}
+	if !delaysNone() && !ck.pack(g, delaysNone) {
 		ck.refuseTogether(g, func(l *Candidate) *decision.Refusal {
 			l.delays = true
-			waitUntilOver(l, due)
-			return delaying(ck, l, due)
+			for _, due := range dues {
+				waitUntilOver(l, due)
+			}
+			return delaying(ck, l, dues[0])
 		})
 		return
 	}
@@ -279,21 +292,36 @@ func (ck *Checker) packAtBest(queuedDemands []model.QueuedDemand) bool {
 				c.Node.Release(c.Held)
 			}
 		}
-		return packing.Fits(ck.m.SafetyTree, parts)
+		return packing.Fits(ck.m.SafetyTree, parts, nil)
 	})
 }
 
-// pack selects a choice for each member with which all fit at once.
-func (ck *Checker) pack(g *GroupCandidate) bool {
+// pack selects a choice for each member with which all fit at once and which are accepted, and reports whether there are any. accepts may be nil. It is called
+// while no member is charged.
+func (ck *Checker) pack(g *GroupCandidate, accepts func() bool) bool {
 	parts := make([]packing.Part, len(g.Candidates))
 	for i, l := range g.Candidates {
 		parts[i] = packing.Part{Node: l.Queue.Node, Items: l.Items, Preferred: l.Choice}
 	}
-	if !packing.Fits(ck.m.Tree, parts) {
-		return false
+	choose := func() {
+		for i, l := range g.Candidates {
+			l.choose(parts[i].Choice)
+		}
 	}
-	for i, l := range g.Candidates {
-		l.choose(parts[i].Choice)
+	fits := packing.Fits(ck.m.Tree, parts, func() bool {
+		return accepts == nil || ck.m.Tree.WhatIf(func() bool {
+			choose()
+			for _, l := range g.Candidates {
+				l.Queue.Node.Release(l.Usage)
+			}
+			return accepts()
+		})
+	})
+	if !fits {
+		for i := range parts {
+			parts[i].Choice = parts[i].Preferred
+		}
 	}
-	return true
+	choose()
+	return fits
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/wording"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -22,6 +24,9 @@ import (
 func (l *Candidate) AwaitsDue() (due time.Time, ok bool) {
 	return l.DueAt, l.reserves && (l.awaitsQuota || l.Preempts())
 }
+
+// IsWithheld reports whether a candidate is not due, although it has waited for long enough, because lenders use what it would have to borrow.
+func (l *Candidate) IsWithheld() bool { return l.isWithheld }
 
 // Delays reports whether a candidate was refused because it would delay a due stage.
 func (l *Candidate) Delays() bool { return l.delays }
@@ -41,27 +46,62 @@ func setDue(ck *Checker, l *Candidate) {
 	l.IsDue = l.reserves && !l.DueAt.After(ck.m.Now) && (other == nil || other.Stage == l.Stage || backfill.HasPrecedence(l.Stage, other))
 }
 
-// DueNeed returns what has to be available for a stage that is due: its usage, or the peak of its hold segment. It is that of the first choice of flavors
-// with which it stays within the nominal quota of its ClusterQueue. It depends on no quota that is in use, so that the reservation is the same after a
-// restart.
-func DueNeed(ck *Checker, l *Candidate) quota.Usage {
-	return firstWithinNominal(l.Queue, l.Items, func(choice flavor.Choice) []quota.Usage { return peaksOf(ck, l, choice) })
+// DueNeed returns what has to be available for a stage that is due: its usage, or the peak of its hold segment. It is one of these, the first that is not withheld:
+//   - that of the first choice of flavors within the nominal quota of its ClusterQueue,
+//   - that of the first other choice,
+//   - the same for the fewest pods with which the stage starts.
+//
+// So the reservation is the same after a restart. If all are withheld, it returns what is withheld.
+func DueNeed(ck *Checker, l *Candidate) (quota.Usage, *backfill.Withheld) {
+	need, w := selectNeed(ck, l)
+	if w == nil {
+		return need, nil
+	}
+	whole := l.Items
+	defer func() { l.Items = whole }()
+	if ck.mayFitInPart(l) {
+		if part, withheld := selectNeed(ck, l); withheld == nil {
+			return part, nil
+		}
+	}
+	return need, w
 }
 
-// firstWithinNominal returns the first need that stays within the nominal quota of a ClusterQueue, or the first of all.
-func firstWithinNominal(q *model.ClusterQueue, items []flavor.Item, needs func(flavor.Choice) []quota.Usage) quota.Usage {
-	var first quota.Usage
-	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		for _, need := range needs(choice) {
-			if first == nil {
-				first = need
+// selectNeed returns the first need that is not withheld from a stage, those within nominal quota first, or else the first one that lenders withhold.
+func selectNeed(ck *Checker, l *Candidate) (quota.Usage, *backfill.Withheld) {
+	var need quota.Usage
+	var withheld *backfill.Withheld
+	for one := range needsOf(l.Queue, l.Items, func(choice flavor.Choice) []quota.Usage { return peaksOf(ck, l, choice) }) {
+		w := backfill.WithheldFrom(ck.m, []model.Due{{Stage: l.Stage, Need: one}})
+		if w == nil {
+			return one, nil
+		}
+		if withheld == nil || len(withheld.Lenders) == 0 && len(w.Lenders) > 0 {
+			need, withheld = one, w
+		}
+	}
+	return need, withheld
+}
+
+// needsOf yields what has to be available for the choices of flavors: first what is within the nominal quota of a ClusterQueue, and then the rest.
+func needsOf(q *model.ClusterQueue, items []flavor.Item, needs func(flavor.Choice) []quota.Usage) iter.Seq[quota.Usage] {
+	return func(yield func(quota.Usage) bool) {
+		var beyond []quota.Usage
+		for choice := range flavor.Choices(items, flavor.MaxChoices) {
+			for _, need := range needs(choice) {
+				if backfill.ExceedsNominal(q, need) {
+					beyond = append(beyond, need)
+				} else if !yield(need) {
+					return
+				}
 			}
-			if !slices.ContainsFunc(need, func(c quota.Charge) bool { return c.Amount > q.Node.Quota(c.ID).Nominal }) {
-				return need
+		}
+		for _, need := range beyond {
+			if !yield(need) {
+				return
 			}
 		}
 	}
-	return first
 }
 
 // peaksOf returns alternatives for the most that the JobSet of a stage comes to hold in addition before it releases quota, if the stage is admitted with a
@@ -196,5 +236,39 @@ func AddReservation(ck *Checker, l *Candidate, r *decision.Refusal) {
 	r.Message += fmt.Sprintf("; due since %s: quota that is released is kept for %s, up to %s", due.At.UTC().Format(time.RFC3339), beneficiary, ck.List(due.Need))
 	if start, ok := backfill.Expected(ck.m, l.Queue); ok && r.Check != DelaysNone {
 		r.Message += "; it starts by " + start.UTC().Format(time.RFC3339)
+	}
+}
+
+// NoteWithheld notes what is withheld from a refused stage that would be due otherwise, and adds it to the refusal.
+func NoteWithheld(ck *Checker, l *Candidate, r *decision.Refusal) {
+	if due := l.Queue.Due; r != nil && l.IsDue && l.awaitsQuota && (due == nil || due.Stage != l.Stage) {
+		_, w := DueNeed(ck, l)
+		l.isWithheld = w != nil
+		addWithheld(ck, l, r, l.DueAt, w)
+	}
+}
+
+// addWithheld adds what is withheld from a stage to its refusal. The stage is checked again when any of that is released, and when one of the lenders no longer
+// reserves quota for another stage.
+func addWithheld(ck *Checker, l *Candidate, r *decision.Refusal, due time.Time, w *backfill.Withheld) {
+	if w == nil {
+		return
+	}
+	for _, c := range w.Lacks {
+		l.wait(c.ID, anyNews)
+	}
+	for _, q := range w.Lenders {
+		if q.CohortTree == l.Queue.CohortTree && q.Due != nil {
+			l.wait(q.DueTopic, 0)
+		}
+	}
+	since := "; due since " + due.UTC().Format(time.RFC3339) + ", but others overtake it"
+	switch {
+	case len(w.Lenders) == 0:
+	case w.IsBehind:
+		l.wait(model.AnyClaim, 0)
+		r.Message += fmt.Sprintf("%s while a JobSet in ClusterQueue %s waits for nominal quota that %s itself", since, l.Queue.Name, wording.Needs(w.Lenders))
+	default:
+		r.Message += fmt.Sprintf("%s, and quota is kept for it only once %s %s less of nominal quota", since, wording.Needs(w.Lenders), ck.List(w.Lacks))
 	}
 }

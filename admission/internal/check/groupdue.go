@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -44,8 +45,23 @@ func Dues(ck *Checker, g *GroupCandidate) []model.Due {
 				first = other.Stage
 			}
 		}
-		need := firstWithinNominal(l.Queue, items, func(choice flavor.Choice) []quota.Usage { return []quota.Usage{choice.Usage(items)} })
-		dues = append(dues, model.Due{Stage: first, At: at, Need: need})
+		for need := range needsOf(l.Queue, items, func(choice flavor.Choice) []quota.Usage { return []quota.Usage{choice.Usage(items)} }) {
+			dues = append(dues, model.Due{Stage: first, At: at, Need: need})
+			break
+		}
 	}
 	return dues
+}
+
+// noteGroupWithheld notes what lenders withhold from a refused group that would be due otherwise, and adds it to the refusals.
+func noteGroupWithheld(ck *Checker, g *GroupCandidate) {
+	at, waits := g.AwaitsDue()
+	if !g.isRefused() || !waits || at.After(ck.m.Now) || g.Candidates[0].Queue.Due != nil && backfill.IsFor(g.Candidates[0].Queue.Due, g.Candidates[0].Stage) {
+		return
+	}
+	w := backfill.WithheldFrom(ck.m, Dues(ck, g))
+	g.IsWithheld = w != nil
+	for i, l := range g.Candidates {
+		addWithheld(ck, l, g.Refusals[i], at, w)
+	}
 }

@@ -55,6 +55,11 @@ func (ck *Checker) find(l *Candidate, usage quota.Usage) preempt.Result {
 		if l.searched.result.Outcome == preempt.PeakTooLarge {
 			l.waitForPeaks(ck.peaksWith(l, usage))
 		}
+		if l.searched.result.IsByShares {
+			for id := range quota.ID(ck.m.Tree.Index.Len()) { //nolint:gosec // there are few
+				l.wait(id, anyNews)
+			}
+		}
 	}
 	return l.searched.result
 }

@@ -85,21 +85,15 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	return &decision.Refusal{Check: QuotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
 }
 
-// waitForBorrowers makes a stage that may reclaim quota wait until others borrow more, or its own ClusterQueue borrows less. Only a ClusterQueue that borrows
-// yields, and with fair sharing only one whose share is high enough.
+// waitForBorrowers makes a stage that may reclaim quota wait until others borrow more. Only a ClusterQueue that borrows yields, and with fair sharing only one
+// whose share is high enough: that of the stage's own ClusterQueue decreases when it borrows less of anything. Otherwise only what is missing decides the right to
+// reclaim, and the stage waits for that anyway.
 func waitForBorrowers(ck *Checker, l *Candidate) {
 	node := l.Queue.Node
 	if !queuespec.AllowsPreemption(l.Queue.Preemption.ReclaimWithinCohort) || node.Parent() == nil {
 		return
 	}
 	l.wait(model.OthersBorrow, 0)
-	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
-		for _, c := range choice.Usage(l.Items) {
-			if node.Borrows(c.ID, c.Amount) {
-				l.wait(c.ID, anyNews)
-			}
-		}
-	}
 	if !ck.m.Config.FairSharing {
 		return
 	}

@@ -19,6 +19,8 @@ type Cycle struct {
 	m          *model.Model
 	check      *check.Checker
 	nextSample time.Time
+	// withheld is what was kept for stages during the current call of Decide, until lenders left too little for them.
+	withheld map[*model.Stage][]quota.Usage
 	// deadlocked are the JobSets that wait for each other.
 	deadlocked map[*model.JobSet]struct{}
 	// Held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
@@ -34,7 +36,7 @@ type Cycle struct {
 
 // New returns a Cycle that decides about the stages of a Model.
 func New(m *model.Model, checker *check.Checker) *Cycle {
-	return &Cycle{m: m, check: checker, rests: 1, deadlocked: map[*model.JobSet]struct{}{}, surplus: map[*quota.Node]uint64{}}
+	return &Cycle{m: m, check: checker, rests: 1, withheld: map[*model.Stage][]quota.Usage{}, deadlocked: map[*model.JobSet]struct{}{}, surplus: map[*quota.Node]uint64{}}
 }
 
 // runCycle runs one scheduling cycle of a cohort tree: it checks all stages that are not parked, until nothing more fits.
@@ -56,7 +58,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		}
 		cy.m.ChangedReservations = cy.m.ChangedReservations[:0]
 		winner := n.winner()
-		if winner == nil && !cy.wakeForBorrowing(g) && !backfill.WakeIfLater(cy.m, g) {
+		if winner == nil && !cy.wakeForBorrowing(g) && !cy.endWithheld(g) && !backfill.WakeIfLater(cy.m, g) {
 			return
 		}
 		if winner == nil {
@@ -150,12 +152,49 @@ func (cy *Cycle) stillPasses(n *nominee) bool {
 	})
 }
 
+// sortTrees orders the cohort trees of a cycle. Under BlockAdmission only one stage of the whole cluster may be admitted at a time, so that the tree
+// comes first whose first stage would come first if all were in one queue: otherwise a stage whose pods were not ready in time would be admitted again
+// before one of another tree that has waited for it.
+func sortTrees(m *model.Model, trees []*model.CohortTree) {
+	if !m.Config.BlockAdmission {
+		slices.SortFunc(trees, model.CompareGroups)
+		return
+	}
+	firsts := make(map[*model.CohortTree]*model.Element, len(trees))
+	for _, g := range trees {
+		firsts[g] = firstOf(g)
+	}
+	slices.SortFunc(trees, func(a, b *model.CohortTree) int {
+		switch first, other := firsts[a], firsts[b]; {
+		case first != nil && other != nil:
+			return cmp.Or(first.Compare(other.Position), model.CompareGroups(a, b))
+		case first != nil:
+			return -1
+		case other != nil:
+			return 1
+		}
+		return model.CompareGroups(a, b)
+	})
+}
+
+// firstOf returns the first stage of a cohort tree that is not parked, or nil.
+func firstOf(g *model.CohortTree) *model.Element {
+	var first *model.Element
+	for _, q := range g.Awake {
+		if next := q.PendingQueue.Next(); next != nil && (first == nil || next.Compare(first.Position) < 0) {
+			first = next
+		}
+	}
+	return first
+}
+
 func compareQueues(a, b *model.ClusterQueue) int { return cmp.Compare(a.Name, b.Name) }
 
 // Decide returns the new decisions, in the order in which to write them. Each decision counts as done at once. The same events, decisions and
 // times give the same result.
 func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 	cy.m.Now = now
+	clear(cy.withheld)
 	cy.m.RebuildTrees()
 	fireTimers(cy.m)
 	cy.settleAccounts()
@@ -172,7 +211,7 @@ func (cy *Cycle) Decide(now time.Time) []decision.Decision {
 		}
 		dirty := cy.m.Schedule.Dirty
 		cy.m.Schedule.Dirty = nil
-		slices.SortFunc(dirty, model.CompareGroups)
+		sortTrees(cy.m, dirty)
 		cy.findDue(dirty)
 		reserveForRestored(cy)
 		for _, g := range dirty {

@@ -39,8 +39,8 @@ func (cy *Cycle) recoverFromDeadlock() {
 }
 
 // revoke withdraws approvals of reservations below a root of the safety tree, where another engine admits, to resolve a deadlock. A JobSet in a queue
-// that is held can continue when the hold ends, for instance because its cohort tree is being taken over: nothing is revoked for that. Neither is it while
-// a stage that is gated again, because its JobSet has restarted, still holds quota: it is about to release it, and then this is asked again.
+// that is held can continue when the hold ends, for instance because its cohort tree is being taken over: nothing is revoked for that. While a stage that
+// is gated again, because its JobSet has restarted, still holds quota, nothing is revoked yet: it may release that quota or open again with it.
 func (cy *Cycle) revoke(root *quota.Node) {
 	isReleasing := false
 	for _, c := range cy.m.Bank.ClaimsUnderRoot(root) {
@@ -50,10 +50,11 @@ func (cy *Cycle) revoke(root *quota.Node) {
 		}
 		for _, s := range j.EvictionUnit.Stages {
 			s.Revoked = ""
-			isReleasing = isReleasing || s.Closed != ""
+			isReleasing = isReleasing || s.ClosedBy != nil
 		}
 	}
 	if isReleasing {
+		cy.m.Bank.Recheck(root)
 		return
 	}
 	for _, c := range cy.m.Bank.SelectVictimsIfResumed(root, cy.price, cy.compareClaims) {

@@ -3,6 +3,7 @@ package cycle
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/tranche-dev/tranche/admission/internal/backfill"
 	"github.com/tranche-dev/tranche/admission/internal/check"
@@ -20,14 +21,43 @@ func (cy *Cycle) noteDue(l *check.Candidate, refusal *decision.Refusal) (again b
 	case !waits && present != nil && present.Stage == l.Stage:
 		cy.m.EndDue(l.Queue)
 		cy.m.Enqueue(l.Stage)
-	case !waits || !mayTakeOver(l, present):
+	case !waits || cy.isWithheld(l) || !mayTakeOver(l, present):
 	case at.After(cy.m.Now):
 		l.Queue.WakeAt(cy.m, at)
-	case backfill.Set(cy.m, model.Due{Stage: l.Stage, At: at, Need: check.DueNeed(cy.check, l)}):
+	case cy.setDue(l, at):
 		check.AddReservation(cy.check, l, refusal)
 		return l.Delays()
 	}
 	return false
+}
+
+// setDue makes a stage the due stage of its ClusterQueue, and reports whether it was not.
+func (cy *Cycle) setDue(l *check.Candidate, at time.Time) bool {
+	need, _ := check.DueNeed(cy.check, l)
+	return backfill.Set(cy.m, model.Due{Stage: l.Stage, At: at, Need: need})
+}
+
+// endWithheld ends the reservations for stages that lenders no longer leave enough, and reports whether there were any.
+func (cy *Cycle) endWithheld(g *model.CohortTree) bool {
+	ended := backfill.EndWithheld(cy.m, g)
+	for _, due := range ended {
+		cy.withheld[due.Stage] = append(cy.withheld[due.Stage], due.Need)
+	}
+	return len(ended) > 0
+}
+
+// isWithheld reports whether a stage is not due because of what is withheld from it. A reservation that ended in this call of Decide is not made again with the same
+// need, so that Decide terminates.
+func (cy *Cycle) isWithheld(l *check.Candidate) bool {
+	ended := cy.withheld[l.Stage]
+	switch {
+	case len(ended) == 0:
+		return l.IsWithheld()
+	case l.IsWithheld() || l.GroupCandidate != nil:
+		return true
+	}
+	need, _ := check.DueNeed(cy.check, l)
+	return slices.ContainsFunc(ended, need.Equal)
 }
 
 // mayTakeOver reports whether a stage may be due in its ClusterQueue instead of the present due stage, if there is one: it comes before that, or is that.
@@ -46,7 +76,7 @@ func noteGroupDue(cy *Cycle, g *check.GroupCandidate) (again bool) {
 				cy.m.EndDue(l.Queue)
 			}
 		}
-	case slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return !mayTakeOver(l, l.Queue.Due) }):
+	case g.IsWithheld || slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return cy.isWithheld(l) || !mayTakeOver(l, l.Queue.Due) }):
 	case at.After(cy.m.Now):
 		g.Candidates[0].Queue.WakeAt(cy.m, at)
 	case backfill.Set(cy.m, check.Dues(cy.check, g)...):
@@ -110,8 +140,8 @@ func setFirstDue(cy *Cycle, all []*check.Candidate, precedes func(a, b *model.St
 		refusal := cy.check.Check(l)
 		if l.GroupCandidate != nil {
 			setGroupDue(cy, l.GroupCandidate, refusal)
-		} else if _, waits := l.AwaitsDue(); refusal == nil || waits {
-			backfill.Set(cy.m, model.Due{Stage: l.Stage, At: l.DueAt, Need: check.DueNeed(cy.check, l)})
+		} else if _, waits := l.AwaitsDue(); refusal == nil || waits && !l.IsWithheld() {
+			cy.setDue(l, l.DueAt)
 		}
 	}
 }
@@ -120,7 +150,7 @@ func setFirstDue(cy *Cycle, all []*check.Candidate, precedes func(a, b *model.St
 func setGroupDue(cy *Cycle, g *check.GroupCandidate, refusal *decision.Refusal) {
 	_, waits := g.AwaitsDue()
 	at, reserves := g.DueAt()
-	if (waits || refusal == nil && reserves) && !at.After(cy.m.Now) && !slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return l.Queue.Due != nil }) {
+	if !g.IsWithheld && (waits || refusal == nil && reserves) && !at.After(cy.m.Now) && !slices.ContainsFunc(g.Candidates, func(l *check.Candidate) bool { return l.Queue.Due != nil }) {
 		backfill.Set(cy.m, check.Dues(cy.check, g)...)
 	}
 }

@@ -1,12 +1,15 @@
 // Package lookahead bounds how many JobSets are prepared ahead: those of which a stage without accelerators runs or has finished, such as the download of
 // a model, while no stage with accelerators has been admitted. A download that ends a day before the training begins fills disks for nothing.
 //
+// A JobSet that makes no progress keeps no other waiting for long: one whose download hangs would stop its ClusterQueue while accelerators idle.
+//
 // The bound holds back the first stage of a JobSet only. A JobSet that is prepared holds no accelerators, and none of its stages is held back, so that it
 // can always go on, and the bound is part of no deadlock.
 package lookahead
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,26 +21,33 @@ import (
 
 // A Board has the JobSets that are prepared ahead. It follows from the stages of the Model.
 type Board struct {
-	m      *model.Model
+	m *model.Model
+	// queues have the JobSets that count. Those that do not, of which there may be many, cost no time in a check.
 	queues map[*model.ClusterQueue]map[*model.JobSet]struct{}
 	places map[*model.JobSet]place
+	// prepared is how many of places there are in each ClusterQueue.
+	prepared map[*model.ClusterQueue]int
 }
 
 // A place is where a JobSet is prepared ahead, and with which priority.
 type place struct {
 	queue    *model.ClusterQueue
 	priority int32
+	// isRunning is true if a stage holds quota. Otherwise the JobSet has prepared its work, and waits.
+	isRunning bool
+	// isStalled is true if no stage has been admitted for long.
+	isStalled bool
 }
 
 // New returns the Board of a Model that has no stages yet.
 func New(m *model.Model) *Board {
-	b := &Board{m: m, queues: map[*model.ClusterQueue]map[*model.JobSet]struct{}{}, places: map[*model.JobSet]place{}}
+	b := &Board{m: m, queues: map[*model.ClusterQueue]map[*model.JobSet]struct{}{}, places: map[*model.JobSet]place{}, prepared: map[*model.ClusterQueue]int{}}
 	m.Progressed = b.note
 	return b
 }
 
 // Count returns how many JobSets of a ClusterQueue are prepared ahead.
-func (b *Board) Count(q *model.ClusterQueue) int { return len(b.queues[q]) }
+func (b *Board) Count(q *model.ClusterQueue) int { return b.prepared[q] }
 
 // note updates the Board after the progress of a JobSet, and wakes the stages that are held back if fewer are prepared ahead.
 func (b *Board) note(j *model.JobSet) {
@@ -45,12 +55,19 @@ func (b *Board) note(j *model.JobSet) {
 		return
 	}
 	before, now := b.places[j], b.placeOf(j)
+	if now.queue != nil && !now.isStalled {
+		// It has no accelerators, so that the timer is not needed for a co-start reservation.
+		b.m.Timers.Put(&j.Timer, b.stallsAt(j), model.Timed{JobSet: j})
+	}
 	if before == now {
 		return
 	}
 	if before.queue != nil {
 		delete(b.queues[before.queue], j)
 		delete(b.places, j)
+		if b.prepared[before.queue]--; b.prepared[before.queue] == 0 {
+			delete(b.prepared, before.queue)
+		}
 		if before.queue.CohortTree != nil {
 			b.m.Schedule.WakeTopic(before.queue.CohortTree, model.FewerAhead)
 		}
@@ -58,10 +75,15 @@ func (b *Board) note(j *model.JobSet) {
 	if now.queue == nil {
 		return
 	}
+	b.places[j] = now
+	b.prepared[now.queue]++
+	if !now.counts() {
+		return
+	}
 	if b.queues[now.queue] == nil {
 		b.queues[now.queue] = map[*model.JobSet]struct{}{}
 	}
-	b.queues[now.queue][j], b.places[j] = struct{}{}, now
+	b.queues[now.queue][j] = struct{}{}
 }
 
 // placeOf returns where a JobSet is prepared ahead. One of which no stage runs or waits, because it is suspended for example, is not: it would keep others
@@ -79,7 +101,7 @@ func (b *Board) placeOf(j *model.JobSet) (p place) {
 		if (holds || hasFinished) && b.hasAccelerators(j.Stages[s.Index]) {
 			return place{}
 		}
-		hasBegun = hasBegun || holds || hasFinished
+		hasBegun, p.isRunning = hasBegun || holds || hasFinished, p.isRunning || holds
 		goesOn = goesOn || holds || s.Entry.Phase == model.Waiting && !s.Entry.IsHeld
 		if q := s.Entry.ClusterQueue; q != nil && (p.queue == nil || q.Name < p.queue.Name) {
 			p.queue = q
@@ -89,11 +111,27 @@ func (b *Board) placeOf(j *model.JobSet) (p place) {
 	if !hasBegun || !goesOn {
 		return place{}
 	}
+	p.isStalled = !b.stallsAt(j).After(b.m.Now)
 	return p
 }
 
+// stallsAt returns when a JobSet is stalled, unless another of its stages is admitted before.
+func (b *Board) stallsAt(j *model.JobSet) time.Time {
+	var last time.Time
+	for _, s := range j.Members {
+		if s.Entry.IsCharged() || s.Entry.Phase == model.Finished {
+			last = slices.MaxFunc([]time.Time{last, s.ReservedAt}, time.Time.Compare)
+		}
+	}
+	return last.Add(b.m.Config.LookAhead.StalledAfter)
+}
+
+// counts reports whether a JobSet counts for the bound: it waits for accelerators, or prepares its work and is not stalled.
+func (p place) counts() bool { return !p.isRunning || !p.isStalled }
+
 // Exceeds reports whether a stage would prepare a JobSet ahead beyond the bound. That counts the JobSets of the ClusterQueue that have at least its
-// priority. It does not if the accelerators are free that its JobSet and these need first. ids are the flavors and resources of which more have to be free.
+// priority. It does not if the accelerators are free that its JobSet and these need first, unless they are stalled. ids are the flavors and resources of which
+// more have to be free.
 func (b *Board) Exceeds(s *model.Stage, q *model.ClusterQueue, j *model.JobSet) (ids []quota.ID, exceeds bool) {
 	if !b.m.Config.LookAhead.IsEnabled || j == nil || s.IsGrowth || s.Index < 0 || s.Index >= len(j.Stages) {
 		return nil, false
@@ -105,8 +143,12 @@ func (b *Board) Exceeds(s *model.Stage, q *model.ClusterQueue, j *model.JobSet) 
 	need, count := map[corev1.ResourceName]quota.Amount{}, 0
 	b.addAccelerators(need, first)
 	for other := range b.queues[q] {
-		if b.places[other].priority >= s.Priority {
-			count++
+		p := b.places[other]
+		if p.priority < s.Priority {
+			continue
+		}
+		count++
+		if !p.isStalled {
 			b.addAccelerators(need, b.firstWithAccelerators(other))
 		}
 	}

@@ -37,7 +37,7 @@ type CohortTree struct {
 	AwaitsTurn map[*ClusterQueue]struct{}
 	// Nominated has the queues with a nominee in the current cycle.
 	Nominated map[*ClusterQueue]struct{}
-	// BorrowsMore is true if a ClusterQueue has been charged for quota that it borrows, since the stages on topic OthersBorrow were last woken.
+	// BorrowsMore is true if a ClusterQueue or Cohort has been charged for quota that it borrows, since the stages on topic OthersBorrow were last woken.
 	BorrowsMore bool
 	// Awake has the queues in which a stage may be pending and not parked, each once. IsDirty is true if Decide has to check them.
 	Awake   []*ClusterQueue

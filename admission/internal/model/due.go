@@ -20,6 +20,8 @@ type Due struct {
 	Queues []*ClusterQueue
 	// Need is what has to be available for it in its own ClusterQueue. Of that, backfill.Reservation is reserved: it is charged to no node.
 	Need quota.Usage
+	// Borrows is true if the stage can start only with quota that other ClusterQueues lend: then each charge in the cohort tree may end the reservation.
+	Borrows bool
 	// AwaitsLent and Reserves are kept by package backfill: if it waits only for lent quota, and if its ClusterQueue is one of ReservingQueues.
 	AwaitsLent, Reserves bool
 	// Shared is the part of the reservation that needs what other ClusterQueues may use, when that was last compared.
@@ -55,8 +57,17 @@ func (q *ClusterQueue) DueStage() *Stage {
 
 // noteUse must be called when the charges of a ClusterQueue, which may be nil, have changed.
 func (m *Model) noteUse(q *ClusterQueue) {
-	if q != nil && q.Due != nil && !m.Schedule.IsStale {
+	if q == nil || m.Schedule.IsStale {
+		return
+	}
+	if q.Due != nil {
 		m.UseChanged(q)
+	}
+	for _, other := range q.CohortTree.DueQueues {
+		if other.Due.Borrows {
+			m.Schedule.scheduleTree(q.CohortTree)
+			return
+		}
 	}
 }
 

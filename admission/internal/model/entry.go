@@ -57,7 +57,7 @@ func (m *Model) EntryOf(s *Stage) Entry {
 			n.Phase = Admitted
 		}
 		n.IsUnjudged = n.Phase == Reserving && m.awaitsVerdict(s)
-	case s.Closed == "" && !s.RequeueAt.After(m.Now):
+	case s.ClosedBy == nil && !s.RequeueAt.After(m.Now):
 		n.Phase, n.IsHeld = Waiting, s.LocalQueue.Stop != kueue.None
 	}
 	if n.ClusterQueue == nil {
@@ -98,7 +98,9 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	m.post(&now, 1)
 	top := m.post(&before, -1)
 	m.countUnready(&before, &now)
-	m.noteBorrowing(&now)
+	if now.IsCharged() {
+		m.noteBorrowing(now.ClusterQueue, now.Usage)
+	}
 	m.noteUse(before.ClusterQueue)
 	m.noteUse(now.ClusterQueue)
 	if before.IsCharged() {
@@ -119,11 +121,18 @@ func (m *Model) SetEntry(s *Stage, now Entry) {
 	}
 }
 
-// noteBorrowing notes that a ClusterQueue borrows for a stage, so that others may now preempt its stages. They are woken at the end of the cycle, once
-// for all stages that it admits.
-func (m *Model) noteBorrowing(now *Entry) {
-	if now.IsCharged() && now.ClusterQueue.CohortTree != nil && now.ClusterQueue.Node.ExceedsAny(now.Usage) {
-		now.ClusterQueue.CohortTree.BorrowsMore = true
+// noteBorrowing notes that a ClusterQueue borrows for a charge, or that a Cohort does since the charge leaves it too little for what its members lend: others may now
+// preempt their stages. They are woken at the end of the cycle, once for all stages that it admits.
+func (m *Model) noteBorrowing(q *ClusterQueue, charged quota.Usage) {
+	if q.CohortTree == nil || q.CohortTree.BorrowsMore {
+		return
+	}
+	for n := q.Node; n.Parent() != nil; n = n.Parent() {
+		if n.ExceedsAny(charged) {
+			q.CohortTree.BorrowsMore = true
+			m.Schedule.scheduleTree(q.CohortTree)
+			return
+		}
 	}
 }
 

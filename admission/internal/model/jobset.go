@@ -1,7 +1,6 @@
 package model
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,11 +144,11 @@ func (m *Model) UpdateJobSet(j *JobSet) {
 	m.reservePeak(j)
 	former.wake(m)
 	m.RenewEvictionUnitsOf(j)
-	if before != j.ClaimQueue || !sameClaim(claim, j.Claim) {
+	if before != j.ClaimQueue || !claim.HasQuotaOf(j.Claim) {
 		j.Epoch++
 		m.Schedule.Unopened.WakeOwner(j)
 	}
-	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
+	if claim != nil && (before != j.ClaimQueue || claim.ShrinksTo(j.Claim)) {
 		m.Schedule.WakeTopic(before.CohortTree, j.Topic)
 		m.Schedule.WakeTopic(before.CohortTree, AnyClaim)
 		if before.PendingQueue.Wake(OwnClaims, 0) {
@@ -195,7 +194,7 @@ func (m *Model) isHalted(j *JobSet) bool {
 	if !j.ClaimQueue.Exists || m.Activity(j.ClaimQueue).Status != metav1.ConditionTrue || !known || !j.ClaimQueue.Selector.Matches(labels.Set(namespace)) {
 		return true
 	}
-	return j.Members.Has(func(s *Stage) bool { return !s.LocalQueue.Exists || s.LocalQueue.Stop != kueue.None })
+	return j.Members.Has(func(s *Stage) bool { return s.LocalQueue.isGone() || s.LocalQueue.Stop != kueue.None })
 }
 
 // IsLeaving reports whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
@@ -203,7 +202,7 @@ func (j *JobSet) IsLeaving() bool { return j.Members.Has((*Stage).takesAlong) }
 
 // replaceClaim updates the claim in the bank. A nil claim removes it.
 func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
-	if j.Claim != nil && now != nil && j.claimed == m.Schedule.Revision && j.Claim.Node == now.Node && j.Claim.Mode == now.Mode && sameClaim(j.Claim, now) {
+	if j.Claim != nil && now != nil && j.claimed == m.Schedule.Revision && j.Claim.Node == now.Node && j.Claim.Mode == now.Mode && j.Claim.HasQuotaOf(now) {
 		return
 	}
 	if j.Claim != nil {
@@ -214,22 +213,6 @@ func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
 	}
 	j.Claim, j.claimed = now, m.Schedule.Revision
 	j.noteOutstanding()
-}
-
-func sameClaim(a, b *safety.Claim) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Held.Equal(b.Held) && slices.EqualFunc(a.Peaks, b.Peaks, quota.Usage.Equal)
-}
-
-// shrinks reports whether other JobSets may be better off. They are not if the JobSet holds more of its expected peak.
-func shrinks(before, after *safety.Claim) bool {
-	if after == nil || before.Mode != after.Mode {
-		return true
-	}
-	less := len(before.Held.Without(after.Held)) > 0
-	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
 }
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.

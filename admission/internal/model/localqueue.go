@@ -12,13 +12,15 @@ import (
 // A LocalQueue exists as soon as an object names it, whether or not there is a LocalQueue object. Without one its stages are pending in the
 // ClusterQueue with the empty name.
 type LocalQueue struct {
-	Key          types.NamespacedName
-	Version      version.Version
-	Exists       bool
-	Stop         kueue.StopPolicy
-	ClusterQueue string
-	Weight       float64
-	QueueTotals  QueueTotals
+	Key     types.NamespacedName
+	Version version.Version
+	Exists  bool
+	// IsTerminating is true if the object is being deleted.
+	IsTerminating bool
+	Stop          kueue.StopPolicy
+	ClusterQueue  string
+	Weight        float64
+	QueueTotals   QueueTotals
 	// isChanged is true if Changed has to return it.
 	isChanged bool
 	// Consumed is the usage in the status when the queue was first observed; Account is opened at the first Decide after that; Sampled is the
@@ -40,6 +42,9 @@ func (m *Model) LocalQueue(key types.NamespacedName) *LocalQueue {
 	}
 	return q
 }
+
+// isGone reports whether the object does not exist, or is being deleted.
+func (q *LocalQueue) isGone() bool { return !q.Exists || q.IsTerminating }
 
 // Has reports whether the stages of an equivalence class belong to the queue.
 func (q *LocalQueue) Has(c EquivalenceKey) bool { return c.LocalQueue == q }

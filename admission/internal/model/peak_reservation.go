@@ -83,6 +83,7 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	j.ClaimQueue.PeakReservers[j] = struct{}{}
 	j.ClaimQueue.Node.Charge(usage)
 	j.noteOutstanding()
+	m.noteBorrowing(j.ClaimQueue, usage)
 	m.noteUse(j.ClaimQueue)
 	m.Peaks++
 	m.noteReservation(j)

@@ -50,7 +50,7 @@ func (j *JobSet) Finished() []bool {
 		done[i] = done[i] && !open[i]
 	}
 	for _, s := range j.Members {
-		if s.Index >= 0 && s.Index < len(done) && s.Attempt == attempt && s.Closed == "" && s.Entry.IsCharged() {
+		if s.Index >= 0 && s.Index < len(done) && s.Attempt == attempt && s.ClosedBy == nil && s.Entry.IsCharged() {
 			j.addWaitedFor(done, s.Index)
 		}
 	}

@@ -72,9 +72,14 @@ func (sc *Schedule) ScheduleCycle(q *ClusterQueue) {
 		q.IsScheduled = true
 		q.CohortTree.Awake = append(q.CohortTree.Awake, q)
 	}
-	if !q.CohortTree.IsDirty {
-		q.CohortTree.IsDirty = true
-		sc.Dirty = append(sc.Dirty, q.CohortTree)
+	sc.scheduleTree(q.CohortTree)
+}
+
+// scheduleTree makes the next call of Decide run a cycle of a cohort tree.
+func (sc *Schedule) scheduleTree(g *CohortTree) {
+	if !sc.IsStale && !g.IsDirty && g.Leader == queuespec.Tranche {
+		g.IsDirty = true
+		sc.Dirty = append(sc.Dirty, g)
 	}
 }
 

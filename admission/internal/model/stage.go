@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/timer"
 	"github.com/tranche-dev/tranche/admission/internal/version"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/safety"
 	"github.com/tranche-dev/tranche/queue"
 )
 
@@ -42,8 +45,8 @@ type Stage struct {
 	Demand      *demand.Demand
 	Unsupported string
 
-	// From the last observation: Closed is why the stage asks for nothing, and Reservation is what it holds.
-	Closed     string
+	// From the last observation: ClosedBy is why the stage asks for nothing, or nil, and Reservation is what it holds.
+	ClosedBy   *quotaworkload.Gate
 	Evicted    time.Time
 	RequeueAt  time.Time
 	IsFinished bool
@@ -57,7 +60,7 @@ type Stage struct {
 	// IsApproved is true if its reservation of ApprovedAt has been judged to be safe.
 	IsApproved bool
 	AdmittedAt time.Time
-	// TimeLimit is how long it may run after AdmittedAt, or 0 if it has no limit.
+	// TimeLimit is how long after AdmittedAt it surely has released its quota, or 0 if it has no limit: how long it may run, and the grace period of its pods.
 	TimeLimit   time.Duration
 	Reservation *Assignment
 	ReservedAt  time.Time
@@ -170,6 +173,7 @@ func (m *Model) Enqueue(s *Stage) {
 			if s.QueuedIn.DueStage() == s {
 				m.EndDue(s.QueuedIn)
 			}
+			wakeAskers(m, j)
 		}
 		s.QueuedIn.PendingQueue.Remove(s.Element)
 		m.Schedule.ScheduleCycle(s.QueuedIn)
@@ -178,6 +182,13 @@ func (m *Model) Enqueue(s *Stage) {
 	if to != nil {
 		s.Element = to.PendingQueue.Add(item)
 		m.Schedule.ScheduleCycle(to)
+	}
+}
+
+// wakeAskers wakes the stages of a JobSet, which may be nil, under policy Greedy when one of them no longer asks for quota: the others may now be in a deadlock.
+func wakeAskers(m *Model, j *JobSet) {
+	if j != nil && j.Claim != nil && j.Claim.Mode == safety.Unguarded && j.ClaimQueue.CohortTree != nil {
+		m.Schedule.WakeTopic(j.ClaimQueue.CohortTree, j.Topic)
 	}
 }
 
@@ -237,7 +248,7 @@ func (s *Stage) CurrentNotice() *notice.Notice {
 // that has not been admitted because of its own check.
 func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth && !s.Entry.IsUnjudged }
 
-// NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
+// NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped or deleted.
 func (m *Model) NoteIfOverdue(s *Stage) {
 	if reason, _ := s.StoppedBy(); reason != "" && s.Entry.IsCharged() && !s.IsEvicting() {
 		m.Overdue[s] = struct{}{}
@@ -246,16 +257,22 @@ func (m *Model) NoteIfOverdue(s *Stage) {
 	delete(m.Overdue, s)
 }
 
-// StoppedBy returns which stopped queue evicts the stage: Hold evicts stages that wait for AdmissionChecks, HoldAndDrain evicts all.
+// StoppedBy returns which queue evicts the stage, because it is stopped or deleted: Hold evicts stages that wait for AdmissionChecks, and so does a deleted
+// queue, in which nothing more is admitted. HoldAndDrain evicts all.
 func (s *Stage) StoppedBy() (reason, message string) {
+	isReserving := s.Entry.Phase == Reserving
 	drains := func(stop kueue.StopPolicy) bool {
-		return stop == kueue.HoldAndDrain || stop == kueue.Hold && s.Entry.Phase == Reserving
+		return stop == kueue.HoldAndDrain || stop == kueue.Hold && isReserving
 	}
 	switch q, lq := s.Entry.ClusterQueue, s.LocalQueue; {
 	case drains(q.Stop):
 		return kueue.WorkloadEvictedByClusterQueueStopped, "The ClusterQueue is stopped"
+	case isReserving && (!q.Exists || q.IsTerminating):
+		return kueue.WorkloadEvictedByClusterQueueStopped, fmt.Sprintf("ClusterQueue %s is terminating or missing", q.Name)
 	case drains(lq.Stop):
 		return kueue.WorkloadEvictedByLocalQueueStopped, "The LocalQueue is stopped"
+	case isReserving && lq.isGone():
+		return kueue.WorkloadEvictedByLocalQueueStopped, fmt.Sprintf("LocalQueue %s is terminating or missing", lq.Key.Name)
 	}
 	return "", ""
 }

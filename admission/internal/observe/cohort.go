@@ -70,7 +70,8 @@ func (o *Observer) limits(groups []kueue.ResourceGroup) (limits map[quota.ID]quo
 					remarks = append(remarks, fmt.Sprintf("of several quotas of %s in flavor %q the last one counts", r.Name, name))
 				}
 				limits[id] = quota.Quota{
-					Nominal:        amount("nominalQuota", &r.NominalQuota),
+					// Those of all queues of a cohort tree can be added up.
+					Nominal:        min(amount("nominalQuota", &r.NominalQuota), quota.MaxCharge),
 					BorrowingLimit: amount("borrowingLimit", r.BorrowingLimit),
 					LendingLimit:   amount("lendingLimit", r.LendingLimit),
 				}

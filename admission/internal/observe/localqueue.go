@@ -29,16 +29,17 @@ func (ev LocalQueueObserved) apply(o *Observer) {
 		}
 		o.m.Unopened[q] = struct{}{}
 	}
-	if q.Exists && q.Stop == stop && q.ClusterQueue == clusterQueue && q.Weight == weight {
+	isTerminating := !object.DeletionTimestamp.IsZero()
+	if q.Exists && q.IsTerminating == isTerminating && q.Stop == stop && q.ClusterQueue == clusterQueue && q.Weight == weight {
 		return
 	}
-	q.Exists, q.Stop, q.ClusterQueue, q.Weight = true, stop, clusterQueue, weight
+	q.Exists, q.IsTerminating, q.Stop, q.ClusterQueue, q.Weight = true, isTerminating, stop, clusterQueue, weight
 	o.renewLocalQueue(q)
 }
 
 func (ev LocalQueueGone) apply(o *Observer) {
 	q := o.m.LocalQueue(ev.Key)
-	q.Exists, q.Stop, q.ClusterQueue, q.Weight, q.Version = false, kueue.None, "", 1, version.Version{}
+	q.Exists, q.IsTerminating, q.Stop, q.ClusterQueue, q.Weight, q.Version = false, false, kueue.None, "", 1, version.Version{}
 	q.Consumed, q.Account, q.Sampled = nil, nil, nil
 	delete(o.m.Unopened, q)
 	o.renewLocalQueue(q)

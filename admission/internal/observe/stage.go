@@ -2,10 +2,12 @@ package observe
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -202,14 +204,25 @@ func number(s string) int {
 	return n
 }
 
-// timeLimitOf returns how long a quota Workload may still run when it is admitted, or 0 if it has no limit.
+// timeLimitOf returns how long a quota Workload holds its quota when it is admitted, or 0 if it has no limit: how long it may still run, and how long its pods
+// may take to terminate after that.
 func timeLimitOf(object *kueue.Workload) time.Duration {
 	limit := object.Spec.MaximumExecutionTimeSeconds
 	if limit == nil {
 		return 0
 	}
 	left := time.Duration(*limit-ptr.Deref(object.Status.AccumulatedPastExecutionTimeSeconds, 0)) * time.Second
-	return max(left, time.Second)
+	return max(left, time.Second) + gracePeriodOf(object)
+}
+
+// gracePeriodOf returns the longest grace period of the pods of a quota Workload.
+func gracePeriodOf(object *kueue.Workload) time.Duration {
+	var longest int64
+	for i := range object.Spec.PodSets {
+		grace := ptr.Deref(object.Spec.PodSets[i].Template.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+		longest = max(longest, grace)
+	}
+	return time.Duration(min(longest, math.MaxInt32)) * time.Second // no overflow, whatever a user writes
 }
 
 // adoptStatus records the state that the object reports.
@@ -247,19 +260,7 @@ func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
 		s.Reservation.Usage, s.Reservation.Parts = o.usageOf(object)
 	}
 	adoptChecks(s, object)
-	s.Closed = ""
-	switch gate := quotaworkload.GateMessage(object); {
-	case !object.DeletionTimestamp.IsZero():
-		s.Closed = "the quota Workload is being deleted"
-	case !ptr.Deref(object.Spec.Active, true):
-		s.Closed = "the quota Workload is not active: spec.active is false"
-	case gate != "":
-		s.Closed = gate
-	default:
-		if c := apimeta.FindStatusCondition(object.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
-			s.Closed = "kept out of the queue: " + c.Message
-		}
-	}
+	s.ClosedBy = quotaworkload.ClosedBy(object)
 }
 
 // adoptNotice records when the stage will be evicted for a preemptor.

@@ -17,15 +17,17 @@ type Part struct {
 	Choice flavor.Choice
 }
 
-// Fits chooses flavors for each part with which all fit at once, and reports whether there are any.
-func Fits(tree *quota.Tree, parts []Part) bool {
-	p := search{tree: tree, parts: parts, budget: flavor.MaxChoices*4 + len(parts)}
+// Fits chooses flavors for each part with which all fit at once and which are accepted, and reports whether there are any. accepts, which may be nil, is called
+// while all parts are charged.
+func Fits(tree *quota.Tree, parts []Part, accepts func() bool) bool {
+	p := search{tree: tree, parts: parts, accepts: accepts, budget: flavor.MaxChoices*4 + len(parts)}
 	return p.place(0)
 }
 
 type search struct {
-	tree  *quota.Tree
-	parts []Part
+	tree    *quota.Tree
+	parts   []Part
+	accepts func() bool
 	// budget is how many more choices may be tried.
 	budget int
 }
@@ -33,7 +35,7 @@ type search struct {
 // place searches choices for the parts from the i-th on.
 func (p *search) place(i int) bool {
 	if i == len(p.parts) {
-		return true
+		return p.accepts == nil || p.accepts()
 	}
 	part := &p.parts[i]
 	if part.Preferred != nil && p.tryChoice(i, part.Preferred) {

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/version"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // An AdmissionCheck is the part of an AdmissionCheck that the Engine uses.
@@ -24,6 +25,19 @@ const maxRemarks = 3
 type Activity struct {
 	Status          metav1.ConditionStatus
 	Reason, Message string
+	// Why says in plain words why a ClusterQueue is not active, as in "is stopped (stopPolicy: Hold)". It is empty if the ClusterQueue is active.
+	Why string
+}
+
+// Sentence says which ClusterQueue is not active, and why.
+func (a Activity) Sentence(name string) string {
+	between := ": "
+	for _, verb := range []string{"is ", "references "} {
+		if strings.HasPrefix(a.Why, verb) {
+			between = " "
+		}
+	}
+	return "ClusterQueue " + name + between + a.Why
 }
 
 // inactivity collects why a ClusterQueue is not active.
@@ -43,10 +57,18 @@ func (i *inactivity) addNames(reason, message string, names []string) {
 	}
 }
 
+// stopField returns the field that stops the ClusterQueue.
+func (q *Spec) stopField() string {
+	if q.Takeover.IsAsked() && q.Takeover.Policy != "" {
+		return apis.StopPolicyAnnotation + ": " + q.Takeover.Policy
+	}
+	return "stopPolicy: " + string(q.Stop)
+}
+
 // Activity reports whether the ClusterQueue takes new reservations. cycle names the Cohorts above it if their parents form a cycle.
 func (q *Spec) Activity(checks map[string]*version.Observed[AdmissionCheck], cycle string) Activity {
-	if q.terminating {
-		return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonTerminating, "Can't admit new workloads; clusterQueue is terminating"}
+	if q.IsTerminating {
+		return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonTerminating, "Can't admit new workloads; clusterQueue is terminating", "is being deleted"}
 	}
 	var why inactivity
 	if q.Stop != kueue.None {
@@ -68,9 +90,13 @@ func (q *Spec) Activity(checks map[string]*version.Observed[AdmissionCheck], cyc
 		if ignored := q.whyIgnored(); ignored != "" {
 			why.messages = append(why.messages, ignored)
 		}
-		return Activity{metav1.ConditionFalse, why.reasons[0], fmt.Sprintf("Can't admit new workloads: %s.", strings.Join(why.messages, ", "))}
+		message := fmt.Sprintf("Can't admit new workloads: %s.", strings.Join(why.messages, ", "))
+		if q.Stop != kueue.None {
+			why.messages[0] += " (" + q.stopField() + ")"
+		}
+		return Activity{metav1.ConditionFalse, why.reasons[0], message, strings.Join(why.messages, "; ")}
 	}
-	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, "Can admit new workloads" + q.advisories()}
+	return Activity{Status: metav1.ConditionTrue, Reason: kueue.ClusterQueueActiveReasonReady, Message: "Can admit new workloads" + q.advisories()}
 }
 
 // ActivityInKueue reports whether the ClusterQueue takes new reservations of Kueue, which supports more than the Engine.
@@ -78,7 +104,7 @@ func (q *Spec) ActivityInKueue(checks map[string]*version.Observed[AdmissionChec
 	led := *q
 	led.Topological, led.isConcurrent = nil, false
 	if q.Takeover.IsAsked() {
-		led.Stop = q.Takeover.StopInKueue
+		led.Stop, led.Takeover = q.Takeover.StopInKueue, Takeover{}
 	}
 	return led.Activity(checks, cycle)
 }
@@ -90,9 +116,9 @@ func (q *Spec) ActivityInstead(checks map[string]*version.Observed[AdmissionChec
 	if a := q.Activity(checks, cycle); a.Status != metav1.ConditionTrue || len(foreign) == 0 {
 		return a
 	}
-	return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonUnknown, fmt.Sprintf(
-		"Can't admit new workloads: a ClusterQueue that was taken over supports no AdmissionChecks of other controllers: remove %s from spec.admissionChecksStrategy.",
-		strings.Join(foreign, ", "))}
+	why := "a ClusterQueue that was taken over supports no AdmissionChecks of other controllers: remove " + strings.Join(foreign, ", ") +
+		" from spec.admissionChecksStrategy"
+	return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonUnknown, "Can't admit new workloads: " + why + ".", why}
 }
 
 // addChecks adds what is wrong with the AdmissionChecks of a ClusterQueue.

@@ -18,7 +18,8 @@ import (
 
 // A Spec is the part of the spec of a ClusterQueue that the Engine uses, with the flavors that exist.
 type Spec struct {
-	terminating bool
+	// IsTerminating is true if the object is being deleted.
+	IsTerminating bool
 	// Stop is spec.stopPolicy, unless that is for Kueue: see Takeover.
 	Stop     kueue.StopPolicy
 	Takeover Takeover
@@ -116,7 +117,7 @@ func NewSpec() Spec {
 func (q *Spec) Adopt(object *kueue.ClusterQueue, leader Leader) bool {
 	before := *q
 	spec := object.Spec.DeepCopy()
-	q.terminating = !object.DeletionTimestamp.IsZero()
+	q.IsTerminating = !object.DeletionTimestamp.IsZero()
 	q.Stop = ptr.Deref(spec.StopPolicy, kueue.None)
 	if leader == Kueue {
 		q.Takeover = takeoverOf(object, q.Stop)
@@ -160,7 +161,7 @@ func (q *Spec) adoptSpans(object *kueue.ClusterQueue) {
 
 func (q *Spec) saysTheSameAs(o *Spec) bool {
 	facts := func(q *Spec) string {
-		return fmt.Sprintln(q.Takeover, q.terminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.Reservation, Reservation{}), q.Reservation == nil, ptr.Deref(q.MinimumRuntime, -1), ptr.Deref(q.PreemptionNotice, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
+		return fmt.Sprintln(q.Takeover, q.IsTerminating, q.Stop, q.Strategy, q.Policy, ptr.Deref(q.CoStart, CoStart{}), q.CoStart == nil, ptr.Deref(q.Reservation, Reservation{}), q.Reservation == nil, ptr.Deref(q.MinimumRuntime, -1), ptr.Deref(q.PreemptionNotice, -1), q.annotationRemarks, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent, q.ignored)
 	}
 	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && equality.Semantic.DeepEqual(q.Preemption, o.Preemption)
 }

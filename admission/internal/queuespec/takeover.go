@@ -79,7 +79,7 @@ func (q *Spec) whyIgnored() string {
 func (q *Spec) Obstacles(checks map[string]*version.Observed[AdmissionCheck]) []string {
 	var found []string
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-	if q.terminating {
+	if q.IsTerminating {
 		add("it is being deleted")
 	}
 	for _, name := range q.ForeignChecks(checks) {

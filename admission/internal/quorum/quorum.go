@@ -54,8 +54,8 @@ func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal 
 		return nil
 	}
 	why := ""
-	if other := closed[0]; other.Key.Namespace == s.Key.Namespace && other.Closed != "" {
-		why = ": " + other.Closed
+	if other := closed[0]; other.Key.Namespace == s.Key.Namespace && other.ClosedBy != nil {
+		why = ": " + other.ClosedBy.Text()
 	}
 	return decision.NewRefusal(gangsAreThere, kueue.WorkloadAdmissionGated,
 		"waits until %s, which is admitted together with it, requests quota%s", NameOf(s, closed[0]), why)

@@ -34,13 +34,13 @@ func (rp *Reporter) Explain(key decision.StageKey) []decision.Refusal {
 // absenceOf returns why a stage that waits is not pending in a queue.
 func absenceOf(s *model.Stage) decision.Refusal {
 	switch {
-	case s.Entry.Phase == model.Ineligible && s.Closed == "":
+	case s.Entry.Phase == model.Ineligible && s.ClosedBy == nil:
 		return decision.Refusal{
 			Check: "BackoffIsOver", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
 			Message: "may be admitted again from " + s.RequeueAt.UTC().Format(time.RFC3339) + " on (status.requeueState.requeueAt)",
 		}
 	case s.Entry.Phase == model.Ineligible:
-		return decision.Refusal{Check: "IsOpen", Reason: kueue.WorkloadAdmissionGated, Message: s.Closed}
+		return decision.Refusal{Check: "IsOpen", Reason: s.ClosedBy.Reason, Message: s.ClosedBy.Text()}
 	}
 	return decision.Refusal{
 		Check: "PlanIsKnown", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
@@ -71,6 +71,7 @@ func (rp *Reporter) Explanation(key decision.StageKey) (x visibility.Explanation
 	rp.check.IgnoringOwnReservations(l, func() bool {
 		switch refusal := rp.check.FirstRefusal(l); {
 		case refusal != nil:
+			check.NoteWithheld(rp.check, l, refusal)
 			x = explanationOf(*refusal)
 			rp.elaborate(l, &x)
 		case l.Preempts():

@@ -1,14 +1,9 @@
 package report
 
 import (
-	"cmp"
-	"maps"
-	"math"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
@@ -89,59 +84,6 @@ func (rp *Reporter) PendingStage(key decision.StageKey) (Pending, bool) {
 	}
 	pending, elements := s.QueuedIn.PendingQueue, []*model.Element{s.Element}
 	return pendingOf(s, pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.LocalQueue.Has)[0]), true
-}
-
-// IsPending reports whether a stage is pending. Its position takes more time.
-func (rp *Reporter) IsPending(key decision.StageKey) bool {
-	rp.m.RebuildTrees()
-	s := rp.m.Stages[key]
-	return s != nil && s.QueuedIn != nil
-}
-
-// A Repeat is a pending stage on which no decision depends as long as another one waits and is not about to preempt.
-type Repeat struct{ Stage, Behind decision.StageKey }
-
-// Repeated returns the pending stages of a ClusterQueue that come after some others of the same equivalence class but for the time limit, whose limits are not
-// longer. Behind is the last of these others.
-func (rp *Reporter) Repeated(clusterQueue string, others int) []Repeat {
-	q := rp.m.ClusterQueues[clusterQueue]
-	if q == nil {
-		return nil
-	}
-	rp.m.RebuildTrees()
-	var all []Repeat
-	for _, stages := range q.PendingQueue.Alike(others) {
-		if q.Preemption.WithinClusterQueue != kueue.PreemptionPolicyLowerOrNewerEqualPriority {
-			all = append(all, behind(stages, others)...)
-			continue
-		}
-		// Where the older of equal stages may preempt the newer, the first may be refused because it would, and the second pass.
-		byLimit := map[time.Duration][]*model.Stage{}
-		for _, s := range stages {
-			byLimit[s.TimeLimit] = append(byLimit[s.TimeLimit], s)
-		}
-		for _, limit := range slices.Sorted(maps.Keys(byLimit)) {
-			all = append(all, behind(byLimit[limit], others)...)
-		}
-	}
-	return all
-}
-
-// behind returns those of some stages that come after some others with a limit that is not longer.
-func behind(stages []*model.Stage, others int) []Repeat {
-	limit := func(s *model.Stage) time.Duration { return cmp.Or(s.TimeLimit, math.MaxInt64) }
-	var all []Repeat
-	var shortest []int // indices of as many as must come before, ordered by limit and then by index
-	for i, s := range stages {
-		if len(shortest) == others && limit(stages[shortest[others-1]]) <= limit(s) {
-			all = append(all, Repeat{Stage: s.Key, Behind: stages[slices.Max(shortest)].Key})
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(shortest, s, func(k int, s *model.Stage) int { return cmp.Or(cmp.Compare(limit(stages[k]), limit(s)), -1) })
-		shortest = slices.Insert(shortest, at, i)
-		shortest = shortest[:min(len(shortest), others)]
-	}
-	return all
 }
 
 func pendingOf(s *model.Stage, inClusterQueue, inLocalQueue int) Pending {

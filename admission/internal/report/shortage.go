@@ -138,7 +138,7 @@ func (rp *Reporter) holdings(l *check.Candidate, id quota.ID, under *quota.Node,
 			if a := s.Entry.Usage.Of(id); a > 0 && counts(s) && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID) {
 				h := rp.holding(byHolder, s, q)
 				h.amount = h.amount.Plus(a)
-				h.Leaving = h.Leaving || s.IsLeaving()
+				h.addEviction(s)
 			}
 		}
 		rp.addKept(byHolder, l, q, id)
@@ -147,6 +147,14 @@ func (rp *Reporter) holdings(l *check.Candidate, id quota.ID, under *quota.Node,
 		}
 	}
 	return all
+}
+
+// addEviction adds the eviction of a stage of the holder, or when its notice ends.
+func (h *holding) addEviction(s *model.Stage) {
+	h.Leaving = h.Leaving || s.IsEvicting()
+	if n := s.CurrentNotice(); n != nil && !s.IsEvicting() && (h.RunsUntil == nil || h.RunsUntil.Before(n.Ends)) {
+		h.RunsUntil = new(n.Ends.UTC())
+	}
 }
 
 // addKept adds the reservations: for later stages, and for preemptors that wait until their victims have left.

@@ -190,8 +190,8 @@ func (b *Backlog) add(s *model.Stage, isActive bool) {
 	case model.Reserving:
 		cause = Cause{Admitted: kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks}
 	case model.Ineligible:
-		if s.Closed != "" {
-			cause.QuotaReserved = kueue.WorkloadAdmissionGated
+		if s.ClosedBy != nil {
+			cause.QuotaReserved = s.ClosedBy.Reason
 		}
 	case model.Waiting:
 		switch {

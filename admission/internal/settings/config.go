@@ -67,6 +67,8 @@ type Config struct {
 type LookAhead struct {
 	IsEnabled bool
 	MaxAhead  int
+	// StalledAfter is how long after the last admission of one of its stages a JobSet keeps others waiting.
+	StalledAfter time.Duration
 }
 
 // CoStartOf returns the setting of a ClusterQueue.
@@ -165,6 +167,9 @@ func (c *Config) Complete() error {
 	}
 	if c.LookAhead.MaxAhead < 0 {
 		return fmt.Errorf("admission.Config: LookAhead.MaxAhead is %d, must not be negative", c.LookAhead.MaxAhead)
+	}
+	if c.LookAhead.StalledAfter < 0 {
+		return fmt.Errorf("admission.Config: LookAhead.StalledAfter is %v, must not be negative", c.LookAhead.StalledAfter)
 	}
 	if Strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

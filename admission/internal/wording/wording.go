@@ -142,6 +142,21 @@ func (w Wording) listOrNothing(u quota.Usage) string {
 	return w.List(u)
 }
 
+// Needs names ClusterQueues as the subject of what they use, or reserve for their own stages.
+func Needs(queues []*model.ClusterQueue) string {
+	if len(queues) == 1 {
+		return "ClusterQueue " + queues[0].Name + " needs"
+	}
+	var names []string
+	for _, q := range queues {
+		names = append(names, q.Name)
+	}
+	if len(names) > MostNamed {
+		names = append(names[:MostNamed], fmt.Sprintf("%d more", len(names)-MostNamed))
+	}
+	return "ClusterQueues " + strings.Join(names, ", ") + " need"
+}
+
 // MinimumRuntime says until when the next stage runs that may be preempted then, or nothing if there is none.
 func MinimumRuntime(until time.Time) string {
 	if until.IsZero() {
