@@ -153,6 +153,10 @@ const (
 	// on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it when they create a JobSet.
 	GangAnnotation = "tranche.dev/gang"
 
+	// StartupRulesAnnotation records, on a JobSet, the startupPolicy.rules that it was created with, as "prepare,fetch=Succeeded;cache=Ready". The API
+	// server drops that field when the JobSet is written while it serves another CRD of JobSets. The admission policies set it.
+	StartupRulesAnnotation = "tranche.dev/startup-rules"
+
 	// GangGroupAnnotation identifies, on spec.replicatedJobs[*].template.metadata and on child Jobs, the gang of a Job in its JobSet: all,
 	// or the index of the ReplicatedJob in the spec, followed by an x if each Job is a gang. The admission policies set it.
 	GangGroupAnnotation = "tranche.dev/gang-group"

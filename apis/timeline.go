@@ -25,7 +25,7 @@ type StageTimes struct {
 	Queued metav1.Time `json:"queued"`
 	// Admitted is when its quota was admitted.
 	Admitted metav1.Time `json:"admitted"`
-	// Ready is when all its pods were ready or had succeeded. It is missing if they never were, or not at the end.
+	// Ready is when all its pods were first ready or had succeeded. It is missing if they never were.
 	Ready *metav1.Time `json:"ready,omitempty"`
 	// Finished is when it finished. It is missing if it released its quota before that.
 	Finished *metav1.Time `json:"finished,omitempty"`

@@ -5,20 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	yamlnode "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 )
 
+// suffixLength is the length of what the API server appends to metadata.generateName.
+const suffixLength = 5
+
 // An Object is an API object as it is written in a file.
 type Object struct {
 	File string
 	GVK  schema.GroupVersionKind
-	// Namespace, Name and GenerateName are those of its metadata.
-	Namespace, Name, GenerateName string
+	// Namespace and Name are those of its metadata. A name that the API server would generate is generated.
+	Namespace, Name string
 	// JSON is the object. An item of a typed list may lack its kind.
 	JSON []byte
 
@@ -30,13 +35,25 @@ type Object struct {
 // String returns the kind, the namespace and the name of the object.
 func (o *Object) String() string {
 	name := o.Name
-	if name == "" {
-		name = o.GenerateName
-	}
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + name
 	}
 	return strings.TrimSpace(o.GVK.Kind + " " + name)
+}
+
+// generateName gives the object a name with a prefix, as the API server does when it creates the object. The suffix depends on where the object is written.
+func (o *Object) generateName(prefix string) error {
+	place := fnv.New32a()
+	_, _ = fmt.Fprint(place, o.At(), o.steps)
+	o.Name = prefix + fmt.Sprintf("%08x", place.Sum32())[:suffixLength]
+	name, err := json.Marshal(o.Name)
+	if err == nil {
+		o.JSON, err = jsonpatch.MergePatch(o.JSON, fmt.Appendf(nil, `{"metadata":{"name":%s}}`, name))
+	}
+	if err != nil {
+		return fmt.Errorf("name %s: %w", o, err)
+	}
+	return nil
 }
 
 // Content returns the object with its kind, as decoded JSON. Whole numbers are int64.

@@ -177,10 +177,16 @@ func (d *document) read(raw []byte, steps []string, typed metav1.TypeMeta) ([]*O
 	}
 	itemKind, isList := strings.CutSuffix(h.Kind, "List")
 	if !isList {
-		return []*Object{{
+		o := &Object{
 			File: d.file, GVK: schema.FromAPIVersionAndKind(h.APIVersion, h.Kind), Namespace: h.Metadata.Namespace,
-			Name: h.Metadata.Name, GenerateName: h.Metadata.GenerateName, JSON: raw, document: d, steps: steps,
-		}}, nil
+			Name: h.Metadata.Name, JSON: raw, document: d, steps: steps,
+		}
+		if o.Name == "" && h.Metadata.GenerateName != "" {
+			if err := o.generateName(h.Metadata.GenerateName); err != nil {
+				return nil, d.errorAt(d.lineOf(steps), err)
+			}
+		}
+		return []*Object{o}, nil
 	}
 	typed = metav1.TypeMeta{}
 	if itemKind != "" {

@@ -4,6 +4,7 @@ package visibility
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -148,6 +149,9 @@ type Holder struct {
 
 	// Leaving is true if the holder has been evicted, and its pods have not terminated yet.
 	Leaving bool `json:"leaving,omitempty"`
+
+	// RunsUntil is when the holder, which runs until then, will be preempted. It is missing if the holder has no notice of its preemption.
+	RunsUntil *time.Time `json:"runsUntil,omitempty"`
 }
 
 // A Reference names an object in a namespace.

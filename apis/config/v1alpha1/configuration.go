@@ -62,6 +62,12 @@ type Configuration struct {
 
 	// Preemption configures which stages are preempted.
 	Preemption Preemption `json:"preemption,omitzero"`
+
+	// MaxPodPriority is the highest priority that a PriorityClass of pods gives to their JobSet, Job or gang. One with a greater value counts as 0: every
+	// tenant may name every PriorityClass. It is from 0 to 1000000000, which is the default and the highest value that is not reserved for the classes of
+	// Kubernetes itself. A WorkloadPriorityClass has no such limit. A stage that holds quota keeps its priority when the limit changes.
+	MaxPodPriority *int32 `json:"maxPodPriority,omitempty"`
+
 	// Reservation configures when quota is reserved for a stage that has waited for it for long.
 	Reservation Reservation `json:"reservation,omitzero"`
 
@@ -209,8 +215,9 @@ type Workers struct {
 
 // A WaitForPodsReady limits the time in which the pods of a stage must become ready, measured for each stage from its own admission.
 type WaitForPodsReady struct {
-	// Enable is true if stages have these timeouts. It defaults to false, because the right timeout depends on how long nodes and images
-	// take, and a timeout that is too short evicts healthy JobSets.
+	// Enable is true if stages have these timeouts. It defaults to true if another field of waitForPodsReady is set, so that the block of Kueue's
+	// configuration, which has no such field, has an effect. Otherwise it defaults to false, because the right timeout depends on how long nodes and
+	// images take, and a timeout that is too short evicts healthy JobSets.
 	Enable *bool `json:"enable,omitempty"`
 
 	// Timeout is the time after the admission of a stage within which all of its pods must be ready for the first time. Otherwise the stage

@@ -195,6 +195,9 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"look-ahead of 2 stages":  {"lookAhead: {stages: 2}", []string{"lookAhead.stages"}},
 		"negative look-ahead":     {"lookAhead: {maxAhead: -1}", []string{"lookAhead.maxAhead"}},
 		"absurd look-ahead":       {"lookAhead: {maxAhead: 1000001}", []string{"lookAhead.maxAhead"}},
+		"high pod priority":       {"maxPodPriority: 1000000001", []string{"maxPodPriority"}},
+		"low pod priority":        {"maxPodPriority: -1", []string{"maxPodPriority"}},
+		"negative stall":          {"lookAhead: {stalledAfter: -1s}", []string{"lookAhead.stalledAfter"}},
 		"negative reservation":    {"reservation: {after: -1s}", []string{"reservation.after"}},
 		"reservation in years":    {"reservation: {after: 8761h}", []string{"reservation.after"}},
 		"reservation in words":    {"reservation: {after: soon}", []string{"reservation.after"}},
@@ -282,6 +285,22 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 }
 
 // Beside Kueue's manager, the fields that only the engine reads are refused, and an error says what to do instead.
+// The block of Kueue's configuration has no field enable.
+func TestWaitForPodsReadyOfKueue(t *testing.T) {
+	for content, want := range map[string]bool{
+		"": false, "waitForPodsReady: {}": false, "waitForPodsReady: {timeout: 5m}": true, "waitForPodsReady: {blockAdmission: true}": true,
+		"waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 5}}": true, "waitForPodsReady: {enable: false, timeout: 5m}": false,
+	} {
+		c, err := v1alpha1.Decode([]byte(header + content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *c.WaitForPodsReady.Enable; got != want {
+			t.Errorf("%q enables timeouts: %t, want %t", content, got, want)
+		}
+	}
+}
+
 func TestModeBeside(t *testing.T) {
 	for name, tt := range map[string]struct {
 		content string

@@ -34,7 +34,8 @@ func (c *Configuration) SetDefaults() {
 	set(&c.CoStart.ReserveFor, metav1.Duration{Duration: 5 * time.Minute})
 	c.LookAhead.setDefaults()
 	c.Preemption.setDefaults()
-	setString(&c.Reservation.After, "10m")
+	set(&c.MaxPodPriority, highestPodPriority)
+	setString(&c.Reservation.After, apis.Never)
 	set(&c.Conditions.SettleAfter, metav1.Duration{Duration: time.Second})
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)
@@ -99,7 +100,7 @@ func (g *Gang) setDefaults() {
 }
 
 func (w *WaitForPodsReady) setDefaults() {
-	set(&w.Enable, false)
+	set(&w.Enable, *w != WaitForPodsReady{})
 	set(&w.Timeout, metav1.Duration{Duration: 30 * time.Minute})
 	set(&w.RecoveryTimeout, *w.Timeout)
 	set(&w.BlockAdmission, false)

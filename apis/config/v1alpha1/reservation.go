@@ -13,7 +13,7 @@ import (
 // ClusterQueue overrides it.
 type Reservation struct {
 	// After is how long a stage waits for quota before quota is reserved for it: a duration of at most 8760h, or Never, with which smaller stages
-	// can overtake it without end. It counts from the submission of the JobSet or from its last eviction. It defaults to 10m.
+	// can overtake it without end. It counts from the submission of the JobSet or from its last eviction. It defaults to Never.
 	After string `json:"after,omitempty"`
 }
 

@@ -18,7 +18,8 @@ const (
 
 // Resources configures how quota is charged. Its fields are those of Kueue.
 type Resources struct {
-	// ExcludeResourcePrefixes list prefixes of resource names: no quota is charged for these resources.
+	// ExcludeResourcePrefixes list prefixes of resource names: no quota is charged for these resources. Transformations come first: an excluded
+	// resource can still be the input of one, or multiply its outputs.
 	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
 
 	// Transformations convert amounts of one resource to amounts of other resources before quota is charged. No two have the same input.

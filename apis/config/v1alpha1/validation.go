@@ -53,6 +53,7 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.CoStart.validate(field.NewPath("coStart")),
 		c.LookAhead.validate(field.NewPath("lookAhead")),
 		c.Preemption.validate(field.NewPath("preemption")),
+		podPriority(field.NewPath("maxPodPriority"), c.MaxPodPriority),
 		c.Reservation.validate(field.NewPath("reservation")),
 		c.Conditions.validate(field.NewPath("conditions")),
 		c.Gang.validate(field.NewPath("gang")),
@@ -66,6 +67,16 @@ func (c *Configuration) Validate() field.ErrorList {
 		c.ObjectRetentionPolicies.Workloads.validate(field.NewPath("objectRetentionPolicies", "workloads")),
 		metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector")),
 	)
+}
+
+// highestPodPriority is the highest value of a PriorityClass that is not one of Kubernetes itself.
+const highestPodPriority int32 = 1_000_000_000
+
+func podPriority(path *field.Path, value *int32) field.ErrorList {
+	if value == nil || *value >= 0 && *value <= highestPodPriority {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, *value, fmt.Sprintf("must be from 0 to %d", highestPodPriority))}
 }
 
 func (c *ClientConnection) validate(path *field.Path) field.ErrorList {

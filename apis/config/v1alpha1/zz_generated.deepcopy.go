@@ -158,6 +158,11 @@ func (in *Configuration) DeepCopyInto(out *Configuration) {
 	in.CoStart.DeepCopyInto(&out.CoStart)
 	in.LookAhead.DeepCopyInto(&out.LookAhead)
 	in.Preemption.DeepCopyInto(&out.Preemption)
+	if in.MaxPodPriority != nil {
+		in, out := &in.MaxPodPriority, &out.MaxPodPriority
+		*out = new(int32)
+		**out = **in
+	}
 	out.Reservation = in.Reservation
 	in.Conditions.DeepCopyInto(&out.Conditions)
 	in.Gang.DeepCopyInto(&out.Gang)
@@ -511,6 +516,11 @@ func (in *LookAhead) DeepCopyInto(out *LookAhead) {
 	if in.MaxAhead != nil {
 		in, out := &in.MaxAhead, &out.MaxAhead
 		*out = new(int32)
+		**out = **in
+	}
+	if in.StalledAfter != nil {
+		in, out := &in.StalledAfter, &out.StalledAfter
+		*out = new(v1.Duration)
 		**out = **in
 	}
 }
