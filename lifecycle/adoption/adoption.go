@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/charge"
@@ -27,6 +29,11 @@ const graceOfPolicies = time.Minute
 // created. Both times are those of the API server.
 func IsOlder(object metav1.Object, since time.Time) bool {
 	return object.GetCreationTimestamp().Time.Before(since.Add(graceOfPolicies))
+}
+
+// StartedOlder reports whether a Job was started before these admission policies were in force: by its controller or its user, and past all quota.
+func StartedOlder(job *batchv1.Job, since time.Time) bool {
+	return !ptr.Deref(job.Spec.Suspend, false) && job.Status.StartTime != nil && job.Status.StartTime.Time.Before(since.Add(graceOfPolicies))
 }
 
 // A Target is where the pods of an adopted object are charged.

@@ -43,8 +43,8 @@ func CheckedBy(check kueue.AdmissionCheckReference) string {
 	return fmt.Sprintf("the podSetUpdates of AdmissionCheck %q", check)
 }
 
-// Released returns a copy of a held Job as it must be to run: not suspended, with the node labels and tolerations of the flavors that its
-// stage was admitted to, and with the updates. It returns an error if the Job asks for more than the template that quota was charged for:
+// Released returns a copy of a held Job as it must be to run: not suspended, replacing pods only when they have terminated, with the node labels and
+// tolerations of the flavors that its stage was admitted to, and with the updates. It returns an error if the Job asks for more than the template that quota was charged for:
 // such a Job was not created from the JobSet. It also returns an error if an update contradicts the Job, a flavor or another update.
 func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor, updates ...Update) (*batchv1.Job, error) {
 	if assignment == nil {
@@ -57,7 +57,7 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 	if err != nil {
 		return nil, fmt.Errorf("the Job %q stays held: %w", job.Name, err)
 	}
-	released := Restored(job)
+	released := ReplacingLate(Restored(job))
 	if template.First > 0 && template.First < PodsAtOnce(job) {
 		released = Resized(released, template.First)
 	}

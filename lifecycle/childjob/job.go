@@ -94,6 +94,35 @@ func HasPods(job *batchv1.Job) bool {
 	return job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 || IsRunning(job) || IsHeld(job) && !saysSuspended(job)
 }
 
+// ReplacesEarly reports whether a Job replaces a pod that still terminates. Both pods use the quota that is charged for one of them. Admission policies
+// keep the field as it is once the manager has set it.
+func ReplacesEarly(job *batchv1.Job) bool {
+	return ptr.Deref(job.Spec.PodReplacementPolicy, batchv1.TerminatingOrFailed) != batchv1.Failed
+}
+
+// ReplacingLate returns a copy of a Job that replaces a pod only when it has terminated. The API server accepts the field together with any other
+// field, and changes of it at any time.
+func ReplacingLate(job *batchv1.Job) *batchv1.Job {
+	after := job.DeepCopy()
+	after.Spec.PodReplacementPolicy = new(batchv1.Failed)
+	return after
+}
+
+// IsRunEnding reports whether pods of an earlier run of a held Job may still use quota. pods has those of the Job that are not terminal, also pods that an
+// earlier Job of its name created. A Job must not run again before: its new pods would use the same quota. The status alone is not enough, because it
+// can be older than the pods, and counts none of an earlier Job; nor are the pods, because the Job controller can be about to create some until it
+// has reported that the Job is suspended.
+func IsRunEnding(job *batchv1.Job, pods []*corev1.Pod) bool {
+	if len(pods) > 0 || job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 {
+		return true
+	}
+	return WasReleased(job) && IsHeld(job) && !saysSuspended(job)
+}
+
+// WasReleased reports whether a Job was released, and may have, or get, pods since. The Job controller can be creating them although the Job shows no
+// start time: the additions of the admission are removed when it has none.
+func WasReleased(job *batchv1.Job) bool { return job.Status.StartTime != nil || !IsRestored(job) }
+
 // IsNoticed reports whether the Job controller has noticed that a Job runs. A Job that is held earlier would keep the status from before
 // its release, while the Job controller may be about to create its pods: its status would not show when they have terminated.
 func IsNoticed(job *batchv1.Job) bool { return IsRunning(job) && !saysSuspended(job) }

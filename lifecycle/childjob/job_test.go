@@ -213,6 +213,9 @@ func TestReleased(t *testing.T) {
 			if *after.Spec.Suspend || !*before.Spec.Suspend {
 				t.Error("the copy must run, and the original must stay held")
 			}
+			if childjob.ReplacesEarly(after) || !childjob.ReplacesEarly(before) {
+				t.Error("the copy must replace pods when they have terminated")
+			}
 			if diff := cmp.Diff(c.wantSelector, after.Spec.Template.Spec.NodeSelector); diff != "" {
 				t.Errorf("node selector (-want +got):\n%s", diff)
 			}

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
 // A Size is how many pods each Job of a pod set has, and which quota Workloads pay for them.
@@ -114,4 +115,9 @@ func Flavors(workload *kueue.Workload) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+// HasShrunk reports whether a quota Workload asks for more pods than the pod sets of its stage have now.
+func HasShrunk(workload *kueue.Workload, podSets []stageplan.PodSet) bool {
+	return slices.ContainsFunc(podSets, func(podSet stageplan.PodSet) bool { return Charged(workload, podSet.Name, 0) > podSet.Count })
 }

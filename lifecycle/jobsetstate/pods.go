@@ -91,6 +91,17 @@ func JobSetOfJob(job metav1.Object) types.UID {
 	return owner.UID
 }
 
+// PodsByJob returns a function for the pods of a Job that may still run.
+func (s *Snapshot) PodsByJob() func(*batchv1.Job) []*corev1.Pod {
+	type key struct{ job, jobSet string }
+	pods := map[key][]*corev1.Pod{}
+	for _, pod := range s.Owned.Pods {
+		of := key{pod.Labels[batchv1.JobNameLabel], pod.Labels[jobset.JobSetUIDKey]}
+		pods[of] = append(pods[of], pod)
+	}
+	return func(job *batchv1.Job) []*corev1.Pod { return pods[key{job.Name, job.Labels[jobset.JobSetUIDKey]}] }
+}
+
 // HasPodOf reports whether a pod of a Job may still run.
 func (s *Snapshot) HasPodOf(job *batchv1.Job) bool {
 	return slices.ContainsFunc(s.Owned.Pods, func(pod *corev1.Pod) bool {

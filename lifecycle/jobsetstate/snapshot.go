@@ -33,8 +33,18 @@ type Snapshot struct {
 	Plan    *stageplan.Plan
 	Refusal string
 
+	// Lost has the fields that the JobSet was created with and no longer has in the cluster. JobSet has them. HasUnknownRules is true if the JobSet may have
+	// lost startupPolicy.rules, and no record shows which; then it is refused.
+	Lost            []string
+	HasUnknownRules bool
+
 	// Target is where a JobSet is charged that ran when Tranche was installed, or nil for other JobSets.
 	Target *adoption.Target
+
+	// StartedTarget is where the Jobs are charged that the JobSet controller has started while no admission policy was in force, between a removal of Tranche and
+	// its installation, or nil if there are none. StartedBefore has their names.
+	StartedTarget *adoption.Target
+	StartedBefore map[string]bool
 
 	// Scheduler places the gangs of the JobSet, and gangs is nil if the JobSet asks for none.
 	Scheduler Scheduler

@@ -75,7 +75,7 @@ func TestExpectedStartIsReadAgain(t *testing.T) {
 	second := rapid.Custom(func(t *rapid.T) time.Time { return time.Unix(rapid.Int64Range(1, 4e9).Draw(t, "seconds"), 0).UTC() })
 	rapid.Check(t, func(t *rapid.T) {
 		want := &jobsetstatus.ExpectedStart{
-			Stage: rapid.StringN(0, 20, 63).Draw(t, "stage"), Computed: second.Draw(t, "computed"), Basis: rapid.StringN(0, -1, 1200).Draw(t, "basis"),
+			Stage: rapid.StringMatching(`([a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?)?`).Draw(t, "stage"), Computed: second.Draw(t, "computed"), Basis: rapid.StringN(0, -1, 1200).Draw(t, "basis"),
 			Certainty: rapid.SampledFrom([]jobsetstatus.Certainty{"By", "About", "Unknown", "NotPredicted"}).Draw(t, "certainty"),
 		}
 		if want.Certainty == "By" {
@@ -85,7 +85,7 @@ func TestExpectedStartIsReadAgain(t *testing.T) {
 			want.About = second.Draw(t, "about")
 		}
 		if rapid.Bool().Draw(t, "is queued") {
-			want.Position, want.ClusterQueue = rapid.IntRange(0, 1e9).Draw(t, "position"), rapid.StringN(1, 20, 253).Draw(t, "queue")
+			want.Position, want.ClusterQueue = rapid.IntRange(0, 1e9).Draw(t, "position"), rapid.StringMatching(`[a-z0-9]([-.a-z0-9]{0,20}[a-z0-9])?`).Draw(t, "queue")
 		}
 		js := &jobsetapi.JobSet{}
 		js.Status.Conditions = []metav1.Condition{want.Condition(js)}

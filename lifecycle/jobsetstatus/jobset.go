@@ -30,6 +30,9 @@ const (
 	// StartExpected is true if the start of the first waiting stage is expected at a known time, and unknown if that stage waits for an unknown time.
 	// It exists only while a stage waits. ExpectedStartOf reads it.
 	StartExpected = "StartExpected"
+	// SpecPruned is true if fields of the JobSet were lost, or may have been, because the API server served another CRD of JobSets than Tranche's. It
+	// exists only then.
+	SpecPruned = "SpecPruned"
 )
 
 // Reasons of the conditions on JobSets. Those of waiting stages are Kueue's.
@@ -76,6 +79,8 @@ type StageState struct {
 	Growths []*kueue.Workload
 	// Unsafe is why the stage does not ask another engine for quota yet, or empty.
 	Unsafe string
+	// AwaitPods is how many Jobs of the stage are held until pods of an earlier run have terminated.
+	AwaitPods int
 }
 
 // JobSetRefused returns the conditions of a JobSet that cannot be queued (StageAdmitted), or has no queue and whose Jobs stay held
@@ -146,9 +151,17 @@ func admittedStages(summary Summary) string {
 		if st.Workload.Status.Admission != nil {
 			queue = string(st.Workload.Status.Admission.ClusterQueue)
 		}
-		parts = append(parts, fmt.Sprintf("%s by ClusterQueue %q%s", title(summary, st), queue, st.waitingGrowth()))
+		parts = append(parts, fmt.Sprintf("%s by ClusterQueue %q%s%s", title(summary, st), queue, st.awaitedPods(), st.waitingGrowth()))
 	}
 	return "Admitted " + strings.Join(parts, ", ")
+}
+
+// awaitedPods says why Jobs of an admitted stage are held, or is empty.
+func (st *StageState) awaitedPods() string {
+	if st.AwaitPods == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (held Jobs: %d, until the pods of their previous run have terminated, which use the quota of the stage)", st.AwaitPods)
 }
 
 // waitingGrowth says why a stage does not have all pods yet that its JobSet asks for, or is empty.
@@ -267,5 +280,5 @@ func Has(all []metav1.Condition, one metav1.Condition) bool {
 
 // IsOwned reports whether the stage controller owns conditions of this type on JobSets.
 func IsOwned(conditionType string) bool {
-	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, StartExpected, apis.PreemptionPendingCondition}, conditionType)
+	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, StartExpected, SpecPruned, apis.PreemptionPendingCondition}, conditionType)
 }

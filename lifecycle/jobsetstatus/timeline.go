@@ -99,9 +99,14 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	counted := s.Counted.Time
 	held, idle, waited := h.spans(t, counted)
 	s.NotReadySince = h.notReadySince(t)
-	h.keepEarlier(s)
+	if !h.isLast(s) {
+		h.keepEarlier(s)
+		s.Ready = nil
+	}
+	// When quota is released, the condition no longer has since when the pods were ready: they have terminated.
+	s.Ready = cmp.Or(s.Ready, h.readyTime())
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
-	s.Admitted, s.Ready, s.Finished = h.admitted(), h.readyTime(), nil
+	s.Admitted, s.Finished = h.admitted(), nil
 	if c := quotaworkload.FindTrue(h.Workload, kueue.WorkloadFinished); c != nil {
 		s.Finished = &c.LastTransitionTime
 	}
@@ -121,12 +126,17 @@ func (h *Hold) admitted() metav1.Time {
 	return metav1.Time{}
 }
 
-// keepEarlier adds the last hold of a stage to the earlier ones, unless it is the one that is counted now: such a hold has been reserved before the
-// time until which it is counted.
-func (h *Hold) keepEarlier(s *apis.StageTimes) {
+// isLast reports whether the last hold of a stage in a timeline is the one that is counted now: such a hold has been reserved before the time until
+// which it is counted.
+func (h *Hold) isLast(s *apis.StageTimes) bool {
 	reserved := quotaworkload.FindTrue(h.Workload, kueue.WorkloadQuotaReserved)
 	admitted := h.admitted()
-	if s.Admitted.IsZero() || s.Admitted.Equal(&admitted) || reserved == nil || reserved.LastTransitionTime.Before(&s.Counted) {
+	return !s.Admitted.IsZero() && (s.Admitted.Equal(&admitted) || reserved == nil || reserved.LastTransitionTime.Before(&s.Counted))
+}
+
+// keepEarlier adds the last hold of a stage to the earlier ones.
+func (h *Hold) keepEarlier(s *apis.StageTimes) {
+	if s.Admitted.IsZero() {
 		return
 	}
 	last := apis.HoldTimes{Queued: s.Queued, Admitted: s.Admitted, Ready: s.Ready, End: s.Counted}

@@ -57,8 +57,8 @@ func TestCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		workload   []string
 		opens      [][]string
-		end        []int // each counted in turn
-		restarted  []string
+		end        []int    // each counted in turn
+		then       []string // its later conditions, counted at 110
 		want       string
 		wantWaited int
 	}{
@@ -73,8 +73,16 @@ func TestCount(t *testing.T) {
 			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 50 Recovered", "Finished=True 60"}, end: []int{60}, want: "7 15 50 60 | 100 0",
 		},
 		"restarted with its quota": {
-			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 30"}, end: []int{50}, restarted: []string{"PodsReady=True 70", "Finished=True 110"},
-			want: "7 15 70 110 | 200 80",
+			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 30"}, end: []int{50}, then: []string{"PodsReady=True 70", "Finished=True 110"},
+			want: "7 15 30 110 | 200 80",
+		},
+		"evicted, and its pods have terminated": {
+			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 30"}, end: []int{100}, then: []string{"PodsReady=False 105", "Evicted=True 100"},
+			want: "7 15 30 - | 200 40",
+		},
+		"a pod was lost, and its time counted": {
+			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 30"}, end: []int{50},
+			then: []string{"PodsReady=True 70 Recovered", "Finished=True 110"}, want: "7 15 30 110 | 200 40",
 		},
 		"what was ready before it was evicted the last time does not count": {
 			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=False 5"}, end: []int{60}, want: "7 15 - - | 100 100",
@@ -105,8 +113,8 @@ func TestCount(t *testing.T) {
 				h.End = at(end)
 				waited += h.Count(&timeline, []string{"load", "train"})
 			}
-			if c.restarted != nil {
-				h.Workload, h.End = holds(append(c.workload[:2], c.restarted...)...), at(110)
+			if c.then != nil {
+				h.Workload, h.End = holds(append(c.workload[:2], c.then...)...), at(110)
 				waited += h.Count(&timeline, []string{"load", "train"})
 			}
 			if len(timeline.Stages) != 1 || summary(timeline.Stages[0]) != c.want || waited != time.Duration(c.wantWaited)*time.Second {

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 func newReserved(t failer) *world {
@@ -227,8 +228,8 @@ func TestEvictNeedsLiveRead(t *testing.T) {
 	w.settle()
 	w.admit(w.workloads[0])
 	w.pods = w.pods[:1]
-	if step := podgang.Next(w.seen(), w.now); len(step.Evict) != 1 || len(step.Change) > 0 || !step.NeedsLive() {
-		t.Errorf("evicts %d quota Workloads, NeedsLive is %t; want 1, true", len(step.Evict), step.NeedsLive())
+	if step := podgang.Next(w.seen(), w.now); len(step.Of(quotastep.Evict)) != 1 || step.Has(quotastep.Change) || !step.NeedsLive() {
+		t.Errorf("evicts %d quota Workloads, NeedsLive is %t; want 1, true", len(step.Of(quotastep.Evict)), step.NeedsLive())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -22,15 +24,23 @@ type stepBuilder struct {
 	*gangState
 	now  time.Time
 	step *Step
+	// givenUp is the quota Workload that stays without its quota, which this step releases, so that no pod is ungated under it. It may be nil.
+	givenUp *kueue.Workload
+	// passedOn has the extras that this step keeps for waiting pods.
+	passedOn map[types.UID]bool
 }
 
 // Next computes the next step from the snapshot and the time.
 func Next(s *Snapshot, now time.Time) *Step {
-	b := &stepBuilder{gangState: stateOf(s), now: now, step: &Step{}}
+	b := &stepBuilder{gangState: stateOf(s), now: now, step: &Step{}, passedOn: map[types.UID]bool{}}
+	b.step.AwaitsEngine = slices.ContainsFunc(b.Workloads, func(w *kueue.Workload) bool { return isAdmittedByStatus(w) && !b.Charged[w.UID] })
 	for _, w := range b.Workloads {
 		b.reconcileWorkload(w)
 	}
 	if b.isForeign() {
+		return b.step
+	}
+	if b.endUncharged() {
 		return b.step
 	}
 	b.expireFinished()
@@ -50,21 +60,24 @@ func Next(s *Snapshot, now time.Time) *Step {
 
 // reconcileWorkload reconciles one quota Workload, as far as that affects no other. Whatever its state, its pods are deleted once it is evicted.
 func (b *stepBuilder) reconcileWorkload(w *kueue.Workload) {
+	if b.disown(w) {
+		return
+	}
 	if quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
-		b.deletePods(w)
+		b.deletePods(w, workloadstatus.EvictionOf(w).Message)
 	}
 	switch {
 	case !w.DeletionTimestamp.IsZero():
 		if !b.runs(w) {
-			b.step.RemoveFinalizer = append(b.step.RemoveFinalizer, w)
+			b.step.Do(quotastep.RemoveFinalizer, w)
 		}
 	case b.isForgotten(w):
 		if !b.runs(w) {
-			b.step.DeleteWorkloads = append(b.step.DeleteWorkloads, w)
+			b.step.Do(quotastep.Delete, w)
 		}
 	case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
 		if !b.runs(w) && slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName) {
-			b.step.RemoveFinalizer = append(b.step.RemoveFinalizer, w)
+			b.step.Do(quotastep.RemoveFinalizer, w)
 		}
 	case b.isCompleted(w):
 		b.finish(w, workloadstatus.Succeeded(textSucceeded))
@@ -72,8 +85,10 @@ func (b *stepBuilder) reconcileWorkload(w *kueue.Workload) {
 		b.finishEviction(w)
 	case quotaworkload.HoldsQuota(w):
 		b.follow(w)
+	case b.isUnpaid(w):
+		b.endUnpaid(w)
 	case len(w.Status.ReclaimablePods) > 0:
-		b.step.Reclaim = append(b.step.Reclaim, Reclaim{Workload: w})
+		b.step.Reclaim(w, nil)
 	}
 }
 
@@ -83,11 +98,12 @@ func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	case !g.Owns(w):
 		return true
 	case g.Object == nil && len(g.All()) == 0:
-		return !awaitsPods(w)
+		isAwaiting := awaitsPods(w) && (g.Kind != podgroup.Single || quotaworkload.HoldsQuota(w) || keepsNames(w))
+		return !isAwaiting && !b.awaitsReplacement(w)
 	case isExtra(w):
 		pod := b.pods[types.UID(w.Labels[apis.ExtraLabel])]
 		if pod == nil || podgroup.IsTerminal(pod) || podgroup.IsVanishing(pod) {
-			return true
+			return pod != nil && pod.Status.Phase == corev1.PodSucceeded || !outlivesPods(w) || !b.awaitsPod(w, w)
 		}
 		by, _ := paidBy(pod)
 		if podgroup.IsGated(pod) {
@@ -104,21 +120,57 @@ func (b *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w)) && b.succeeded == 0 && !awaitsPods(w)
 }
 
-// awaitsPods reports whether a quota Workload is kept although no pod of the gang waits or runs at the moment: it was evicted, and the controllers of its
-// pods recreate them. When these or the PodGroup are deleted, the garbage collector deletes it.
+// awaitsPods reports whether a quota Workload is kept although no pod of the gang waits or runs at the moment: it was evicted or lost its admission, and the
+// controllers of its pods recreate them. When these or the PodGroup are deleted, the garbage collector deletes it.
 func awaitsPods(w *kueue.Workload) bool {
-	isOfController := slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind != "Pod" })
-	isEvicted := quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || !hasStarted(w)
+	isOfController := slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return !isPod(o) })
+	isEvicted := quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || !hasStarted(w) || !quotaworkload.HoldsQuota(w)
 	return isOfController && hasEverStarted(w) && isEvicted && !quotaworkload.IsTrue(w, kueue.WorkloadFinished)
 }
 
-// deletePods deletes the pods of an evicted quota Workload.
-func (b *stepBuilder) deletePods(w *kueue.Workload) {
+// deletePods deletes the pods of a quota Workload.
+func (b *stepBuilder) deletePods(w *kueue.Workload, why string) {
 	for _, pod := range b.podsPaidBy(w) {
 		if podgroup.IsActive(pod) && pod.DeletionTimestamp == nil {
-			b.step.Delete = append(b.step.Delete, Delete{pod, workloadstatus.EvictionOf(w).Message})
+			b.step.Delete = append(b.step.Delete, Delete{pod, why})
 		}
 	}
+}
+
+// endUnpaid ends a run for which no quota is held: it deletes the pods, and keeps the quota Workload out of the queue until they have terminated.
+func (b *stepBuilder) endUnpaid(w *kueue.Workload) {
+	if !b.runs(w) {
+		b.finishEviction(w)
+		return
+	}
+	b.deletePods(w, unpaidBy(w))
+	if !quotaworkload.HasGate(w, apis.GangGate) {
+		b.step.Change(w, gated(w))
+	}
+}
+
+func unpaidBy(w *kueue.Workload) string {
+	return fmt.Sprintf("Another client has removed the admission of quota Workload %q, which paid for its pods", w.Name)
+}
+
+// endUncharged deletes pods whose quota Workload another client has deleted, with its finalizer. It reports whether the gang waits until they have terminated:
+// if it was an initial one, they must not start again besides them.
+func (b *stepBuilder) endUncharged() bool {
+	text := ""
+	for _, pod := range b.Gang.All() {
+		if !podgroup.IsActive(pod) || !b.Gone[podgroup.Payer(pod)] {
+			continue
+		}
+		text = fmt.Sprintf("Another client has deleted quota Workload %q, which paid for its pods, and its finalizer", pod.Annotations[kueue.WorkloadAnnotation])
+		if pod.DeletionTimestamp == nil {
+			b.step.Delete = append(b.step.Delete, Delete{pod, text})
+		}
+	}
+	if text == "" || len(b.initial) > 0 {
+		return false
+	}
+	b.step.Message = Message{"GangEvicted", "Evict", "The gang ends, and queues again when its pods have terminated: " + text, false}
+	return true
 }
 
 // finishEviction releases the quota of an evicted quota Workload when none of its pods runs. If all of them have succeeded meanwhile it has finished.
@@ -133,10 +185,18 @@ func (b *stepBuilder) finishEviction(w *kueue.Workload) {
 	case hasStarted(w) && !isExtra(w) && b.isAlone() && isSpent(w, b.podsPaidBy(w), b.Gang.Min):
 		b.finish(w, workloadstatus.Succeeded(textSucceeded))
 	case hasStarted(w):
-		b.step.Change = append(b.step.Change, Change{w, withEnd(w)})
+		b.step.Change(w, withEnd(w))
+	case isExtra(w) && !b.isAwaited(w) && !quotaworkload.HasGate(w, apis.GangGate):
+		b.step.Change(w, gated(w))
 	default:
-		b.step.ReleaseQuota = append(b.step.ReleaseQuota, w)
+		b.step.Do(quotastep.Release, w)
 	}
+}
+
+// isAwaited reports whether the pod of an extra waits for its quota.
+func (b *stepBuilder) isAwaited(w *kueue.Workload) bool {
+	pod := b.pods[types.UID(w.Labels[apis.ExtraLabel])]
+	return pod != nil && podgroup.IsWaiting(pod)
 }
 
 // isSpentPart reports whether all pods of a part of a gang have succeeded, and not those of another part. When the gang is evicted, the part finishes:
@@ -160,7 +220,7 @@ func (b *stepBuilder) follow(w *kueue.Workload) {
 		why := workloadstatus.Eviction{
 			Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: fmt.Sprintf("The pod of this quota Workload was not ungated within %s", idleGrace),
 		}
-		b.step.Evict = append(b.step.Evict, Evict{Workload: w, Why: why, Requeue: b.putOff(w)})
+		b.evict(w, why, b.putOff(w))
 		return
 	}
 	pods := b.podsPaidBy(w)
@@ -168,36 +228,32 @@ func (b *stepBuilder) follow(w *kueue.Workload) {
 		b.finish(w, finished)
 		return
 	}
+	if b.step.Does(w, quotastep.Reclaim) {
+		return
+	}
 	ready := b.podsReady(w)
 	if old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady); old == nil || old.Status != ready.Status || old.Reason != ready.Reason {
-		b.step.Progress = append(b.step.Progress, Progress{w, ready, nil})
+		b.step.Progress(w, ready, nil)
 	}
 	if reclaimed, isReported := reclaimable(w, pods); !isReported {
-		b.step.Reclaim = append(b.step.Reclaim, Reclaim{w, reclaimed})
+		b.step.Reclaim(w, reclaimed)
 	}
 }
 
 // finish records that an initial quota Workload has finished.
 func (b *stepBuilder) finish(w *kueue.Workload, finished *metav1.Condition) {
-	b.step.Progress = append(b.step.Progress, Progress{w, b.podsReady(w), finished})
+	b.step.Progress(w, b.podsReady(w), finished)
 	b.finishedInitial = append(b.finishedInitial, w)
 	b.initial = slices.DeleteFunc(b.initial, func(c *kueue.Workload) bool { return c == w })
-}
-
-// again requeues the gang after a duration, or earlier.
-func (b *stepBuilder) again(after time.Duration) {
-	b.step.RequeueAfter = workloadstatus.Sooner(b.step.RequeueAfter, after)
 }
 
 // close gates waiting quota Workloads while there is a problem.
 func (b *stepBuilder) close() {
 	for _, w := range b.initial {
-		if quotaworkload.HoldsQuota(w) || slices.Contains(quotaworkload.Gates(w), apis.GangGate) {
+		if quotaworkload.HoldsQuota(w) || b.isUnpaid(w) || quotaworkload.HasGate(w, apis.GangGate) {
 			continue
 		}
-		after := w.DeepCopy()
-		setGate(after, apis.GangGate)
-		b.step.Change = append(b.step.Change, Change{w, after})
+		b.step.Change(w, gated(w))
 	}
 }
 
@@ -206,6 +262,12 @@ func (b *stepBuilder) reconcileGang() {
 	if cause := b.evicted(); cause != nil {
 		b.step.Message = Message{"GangEvicted", "Evict", "The gang is evicted: " + workloadstatus.EvictionOf(cause).Message, false}
 		b.evictAll(workloadstatus.EvictionOf(cause), nil)
+		return
+	}
+	if i := slices.IndexFunc(b.initial, b.isUnpaid); i >= 0 {
+		why := unpaidBy(b.initial[i])
+		b.step.Message = Message{"GangEvicted", "Evict", "The gang ends, and queues again when its pods have terminated: " + why, false}
+		b.evictAll(workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, nil)
 		return
 	}
 	b.dropTwins()
@@ -236,7 +298,7 @@ func (b *stepBuilder) dropTwins() {
 	slices.SortStableFunc(b.initial, func(a, b *kueue.Workload) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, w := range b.initial[1:] {
 		if !hasStarted(w) {
-			b.step.DeleteWorkloads = append(b.step.DeleteWorkloads, w)
+			b.step.Do(quotastep.Delete, w)
 		}
 	}
 	b.initial = slices.DeleteFunc(b.initial, func(w *kueue.Workload) bool { return w != b.initial[0] && !hasStarted(w) })
@@ -245,14 +307,14 @@ func (b *stepBuilder) dropTwins() {
 // evictAll evicts the rest of the gang, including its extra quota Workloads.
 func (b *stepBuilder) evictAll(why workloadstatus.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
 	for _, w := range slices.Concat(b.initial, b.extras) {
-		if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(b.step.DeleteWorkloads, w) || b.evicts(w) {
+		if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || b.step.Does(w, quotastep.Delete, quotastep.Evict) {
 			continue
 		}
-		e := Evict{Workload: w, Why: why}
+		var state *kueue.RequeueState
 		if requeue != nil {
-			e.Requeue = requeue(w)
+			state = requeue(w)
 		}
-		b.step.Evict = append(b.step.Evict, e)
+		b.evict(w, why, state)
 	}
 }
 
@@ -261,9 +323,8 @@ func (b *stepBuilder) giveUp(why string) {
 	b.evictAll(workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, b.putOff)
 }
 
-// evicts reports whether this step evicts a quota Workload.
-func (b *stepBuilder) evicts(w *kueue.Workload) bool {
-	return slices.ContainsFunc(b.step.Evict, func(e Evict) bool { return e.Workload == w })
+func (b *stepBuilder) evict(w *kueue.Workload, why workloadstatus.Eviction, requeue *kueue.RequeueState) {
+	b.step.Writes = append(b.step.Writes, quotastep.Write{Kind: quotastep.Evict, Workload: w, Eviction: why, Requeue: requeue})
 }
 
 // isForeign reports whether a PodGroup has nothing to do with quota: nothing is reported on it.

@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -30,7 +31,10 @@ func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Con
 	}
 	finished, isAlone := workloadstatus.Succeeded(textSucceeded), b.isAlone()
 	if isSpent(w, pods, b.Gang.Min) {
-		switch {
+		switch _, isGivenUp := idleSince(w); {
+		case isAlone && isGivenUp && b.succeeded < b.Gang.Min:
+			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
+			return finished
 		case isAlone:
 			return finished
 		case w.Spec.PodSets[0].Name != reservedPodSet:
@@ -40,11 +44,38 @@ func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Con
 	if !b.isReplaced(w) && !b.isSingleTerminated() && b.idle(w) != 0 {
 		return nil
 	}
+	if b.goesOn(w, pods) {
+		b.giveSlotsUp(w)
+		return nil
+	}
 	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
 	if !isAlone {
 		finished.Message = "No pod of the gang uses the quota with which the gang started, and no waiting pod fits in it"
 	}
 	return finished
+}
+
+// goesOn reports whether a started gang goes on although no pod uses its quota, or fits in it: some of its pods have terminated, and fewer wait than have to
+// start together, so that they cannot start as a gang again. The others will not come back: each pod that waits gets its quota alone, like any other pod
+// of a started gang.
+//
+//	2 start together -> one succeeds -> the other fails, and is recreated with more memory -> its extra quota Workload
+func (b *stepBuilder) goesOn(w *kueue.Workload, pods []*corev1.Pod) bool {
+	isOnly := len(b.initial) == 1 && w.Spec.PodSets[0].Name != reservedPodSet
+	return isOnly && slices.ContainsFunc(pods, podgroup.IsTerminal) && len(b.waiting) > 0 && len(b.waiting) < int(b.Gang.Min-b.active)
+}
+
+// giveSlotsUp releases all quota of the initial quota Workload of a gang that goes on without it. It stays, because it records that the gang has started.
+func (b *stepBuilder) giveSlotsUp(w *kueue.Workload) {
+	var all []kueue.ReclaimablePod
+	for i := range w.Spec.PodSets {
+		all = append(all, kueue.ReclaimablePod{Name: w.Spec.PodSets[i].Name, Count: w.Spec.PodSets[i].Count})
+	}
+	if _, isNoted := idleSince(w); !isNoted && !b.step.Does(w, quotastep.Change) {
+		b.step.Change(w, withIdle(w, b.now))
+	}
+	b.step.Reclaim(w, all)
+	b.givenUp = w
 }
 
 // idle returns how long a quota Workload may still be without pods, or a negative duration if it has pods. It records since when it has none.
@@ -54,7 +85,7 @@ func (b *stepBuilder) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)
 	if b.runs(w) {
 		if isNoted {
-			b.step.Change = append(b.step.Change, Change{w, withIdle(w, time.Time{})})
+			b.step.Change(w, withIdle(w, time.Time{}))
 		}
 		return -1
 	}
@@ -65,7 +96,7 @@ func (b *stepBuilder) idle(w *kueue.Workload) time.Duration {
 		since, isNoted = workloadstatus.Later(b.now, places[0].pod.CreationTimestamp.Time), false
 	}
 	if !isNoted {
-		b.step.Change = append(b.step.Change, Change{w, withIdle(w, since)})
+		b.step.Change(w, withIdle(w, since))
 	}
 	return b.grace(since)
 }
@@ -95,7 +126,7 @@ func (b *stepBuilder) isSingleTerminated() bool {
 func (b *stepBuilder) grace(since time.Time) time.Duration {
 	left := max(0, since.Add(idleGrace).Sub(b.now))
 	if left > 0 {
-		b.again(left)
+		b.step.RequeueWithin(left)
 	}
 	return left
 }
@@ -103,7 +134,7 @@ func (b *stepBuilder) grace(since time.Time) time.Duration {
 // isUnused reports whether an extra has kept quota for too long for a pod that is not ungated. It records since when the manager has tried: the
 // manager may not have run before.
 func (b *stepBuilder) isUnused(w *kueue.Workload) bool {
-	if !isExtra(w) || !IsAdmitted(w) || b.runs(w) {
+	if !isExtra(w) || !isAdmittedByStatus(w) || b.runs(w) {
 		return false
 	}
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
@@ -112,8 +143,8 @@ func (b *stepBuilder) isUnused(w *kueue.Workload) bool {
 		return b.grace(since) == 0
 	}
 	if b.grace(admitted) == 0 {
-		b.step.Change = append(b.step.Change, Change{w, withIdle(w, b.now)})
-		b.again(idleGrace)
+		b.step.Change(w, withIdle(w, b.now))
+		b.step.RequeueWithin(idleGrace)
 	}
 	return false
 }

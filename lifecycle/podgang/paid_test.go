@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // newGroup creates a gang with a PodGroup, of which least pods start together.
@@ -50,8 +51,8 @@ func TestRemoveFinalizerNeedsLiveRead(t *testing.T) {
 	w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now))
 	w.pods = gated // a stale cache
 	step := podgang.Next(w.seen(), w.now)
-	if len(step.RemoveFinalizer) != 1 || !step.NeedsLive() {
-		t.Errorf("removes the finalizers of %d quota Workloads, NeedsLive is %t; want 1, true", len(step.RemoveFinalizer), step.NeedsLive())
+	if len(step.Of(quotastep.RemoveFinalizer)) != 1 || !step.NeedsLive() {
+		t.Errorf("removes the finalizers of %d quota Workloads, NeedsLive is %t; want 1, true", len(step.Of(quotastep.RemoveFinalizer)), step.NeedsLive())
 	}
 }
 

@@ -2,6 +2,7 @@ package podgang_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,8 +21,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -37,9 +39,12 @@ type world struct {
 	jobs      []*batchv1.Job
 	peers     []podgang.Peer
 	devices   podgroup.Devices
+	gone      map[types.UID]bool
 	retention configapi.WorkloadRetentionPolicy
 	now       time.Time
 	made      int
+	// grace is the grace period of all pods.
+	grace time.Duration
 	// stops is Settings.StopsAfterTimeout.
 	stops bool
 	last  *podgang.Step
@@ -75,7 +80,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 func (w *world) seen() *podgang.Snapshot {
 	pods, unclaimed := w.devices.Charge(w.pods)
 	gang, problems := podgroup.New(w.ref, w.object, pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
-	s := &podgang.Snapshot{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Jobs: w.jobs, Peers: w.peers, Charged: map[types.UID]bool{}, Retention: w.retention}
+	s := &podgang.Snapshot{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Jobs: w.jobs, Peers: w.peers, Gone: w.gone, Charged: map[types.UID]bool{}, Retention: w.retention}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
 	}
@@ -103,15 +108,63 @@ func (w *world) settle() {
 
 // apply writes a step, and reports whether there was anything to write.
 func (w *world) apply(step *podgang.Step) bool {
-	for _, x := range step.Create {
-		if slices.ContainsFunc(w.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name }) {
-			continue
+	w.write(step, len(step.Writes)+len(step.Delete)+len(step.Ungate)+1)
+	return len(step.Writes)+len(step.Delete)+len(step.Ungate) > 0
+}
+
+// interrupt takes the first writes of a step only, as a manager that ends meanwhile.
+func (w *world) interrupt(writes int) {
+	w.write(podgang.Next(w.seen(), w.now), writes)
+	w.check()
+}
+
+// write takes the first writes of a step. Timeouts count as one.
+func (w *world) write(step *podgang.Step, writes int) {
+	keep := func() error {
+		if writes--; writes < 0 {
+			return errors.New("the manager ended")
 		}
-		w.made++
-		x = x.DeepCopy()
-		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", w.made)), 1, metav1.NewTime(w.now)
-		w.workloads = append(w.workloads, x)
+		return nil
 	}
+	none := func(*podgang.Step) error { return nil }
+	// The error says where it ended.
+	_ = step.Write(&podgang.Writer{
+		NoteTimeout: func(*podgang.Step) error {
+			err := keep()
+			if err == nil {
+				w.noteTimeout(step)
+			}
+			return err
+		},
+		DeletePods: func(*podgang.Step) error {
+			return each(step.Delete, keep, func(d podgang.Delete) { w.pod(d.Pod.UID).DeletionTimestamp = new(metav1.NewTime(w.now.Add(w.grace))) })
+		},
+		Quota: func(all []quotastep.Write) error { return each(all, keep, w.writeQuota) },
+		Ungate: func(*podgang.Step) error {
+			return each(step.Ungate, keep, func(u podgang.Ungate) {
+				// A patch writes the differences between the two, and the devices are equal in both.
+				before := w.pod(u.Before.UID)
+				claims, overhead := before.Spec.ResourceClaims, before.Spec.Overhead
+				*before = *u.After.DeepCopy()
+				before.Spec.ResourceClaims, before.Spec.Overhead = claims, overhead
+			})
+		},
+		Report: none, KeepStatus: none,
+	})
+}
+
+// each makes writes one by one as long as keep returns no error.
+func each[T any](all []T, keep func() error, write func(T)) error {
+	for _, one := range all {
+		if err := keep(); err != nil {
+			return err
+		}
+		write(one)
+	}
+	return nil
+}
+
+func (w *world) noteTimeout(step *podgang.Step) {
 	for _, pod := range step.TimeOut {
 		after := pod.DeepCopy()
 		after.Annotations[apis.KoordinatorTimeoutAnnotation] = "true"
@@ -124,57 +177,27 @@ func (w *world) apply(step *podgang.Step) bool {
 			w.object.Annotations = map[string]string{apis.KoordinatorTimeoutAnnotation: "true"}
 		}
 	}
-	for _, e := range step.Evict {
-		status := workloadstatus.Evicted(w.find(e.Workload), e.Why, w.now)
-		if e.Requeue != nil {
-			status.RequeueState = e.Requeue
-		}
-		w.put(workloadstatus.Merge(w.find(e.Workload), &status))
-	}
-	for _, c := range step.Change {
-		after := w.find(c.Before).DeepCopy()
-		after.Labels, after.Annotations, after.OwnerReferences, after.Spec = c.After.Labels, c.After.Annotations, c.After.OwnerReferences, c.After.Spec
+}
+
+func (w *world) writeQuota(write quotastep.Write) {
+	x := write.Workload
+	isThere := slices.ContainsFunc(w.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name })
+	switch {
+	case isThere == (write.Kind == quotastep.Create):
+	case write.Kind == quotastep.Create:
+		w.made++
+		x = x.DeepCopy()
+		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", w.made)), 1, metav1.NewTime(w.now)
+		w.workloads = append(w.workloads, x)
+	case write.Kind == quotastep.Delete:
+		w.remove(x)
+	default:
+		after := write.Result(w.find(x), w.now)
 		w.put(after)
-	}
-	for _, u := range step.Ungate {
-		// A patch writes the differences between the two, and the devices are equal in both.
-		before := w.pod(u.Before.UID)
-		claims, overhead := before.Spec.ResourceClaims, before.Spec.Overhead
-		*before = *u.After.DeepCopy()
-		before.Spec.ResourceClaims, before.Spec.Overhead = claims, overhead
-	}
-	for _, d := range step.Delete {
-		w.pod(d.Pod.UID).DeletionTimestamp = new(metav1.NewTime(w.now))
-	}
-	for _, p := range step.Progress {
-		after := w.find(p.Workload).DeepCopy()
-		for _, c := range workloadstatus.Progress(after, p.Ready, p.Finished, w.now).Conditions {
-			apimeta.SetStatusCondition(&after.Status.Conditions, c)
-		}
-		w.put(after)
-	}
-	for _, r := range step.Reclaim {
-		after := w.find(r.Workload).DeepCopy()
-		after.Status.ReclaimablePods = r.Pods
-		w.put(after)
-	}
-	for _, g := range step.ReleaseQuota {
-		status := workloadstatus.QuotaReleased(w.find(g), w.now)
-		w.put(workloadstatus.Merge(w.find(g), &status))
-	}
-	for _, u := range step.RemoveFinalizer {
-		after := w.find(u).DeepCopy()
-		after.Finalizers = nil
-		w.put(after)
-		if after.DeletionTimestamp != nil {
+		if after.DeletionTimestamp != nil && len(after.Finalizers) == 0 {
 			w.remove(after)
 		}
 	}
-	for _, d := range step.DeleteWorkloads {
-		w.remove(d)
-	}
-	return len(step.Create)+len(step.Evict)+len(step.Change)+len(step.Ungate)+len(step.Delete)+len(step.Progress)+len(step.Reclaim)+
-		len(step.ReleaseQuota)+len(step.RemoveFinalizer)+len(step.DeleteWorkloads) > 0
 }
 
 func (w *world) pod(uid types.UID) *corev1.Pod {
@@ -272,17 +295,8 @@ func (w *world) check() {
 func (w *world) unpaid() string {
 	paid := map[string]int32{}
 	for _, x := range w.workloads {
-		if !quotaworkload.HoldsQuota(x) || quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
-			continue
-		}
-		for _, p := range x.Spec.PodSets {
-			count := p.Count
-			for _, r := range x.Status.ReclaimablePods {
-				if r.Name == p.Name {
-					count -= r.Count
-				}
-			}
-			paid[fmt.Sprintf("%s.%s/%s", x.UID, cmp.Or(x.Annotations[apis.RoundAnnotation], "0"), p.Name)] = count
+		for podSet, charged := range ledger.Charged(x) {
+			paid[fmt.Sprintf("%s.%s/%s", x.UID, cmp.Or(x.Annotations[apis.RoundAnnotation], "0"), podSet)] = int32(charged[corev1.ResourcePods] / 1000)
 		}
 	}
 	for _, pod := range w.pods {
@@ -335,10 +349,15 @@ func TestGangs(t *testing.T) {
 					w.admit(workload())
 				}
 			},
-			"preempt": func(*rapid.T) {
+			"evict": func(t *rapid.T) {
 				if len(w.workloads) > 0 {
 					if x := workload(); quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 						w.preempt(x)
+						if rapid.Bool().Draw(t, "backs off") {
+							after := w.find(x).DeepCopy()
+							after.Status.RequeueState = workloadstatus.Until(workloadstatus.NextTry(after), w.now.Add(time.Minute))
+							w.put(after)
+						}
 					}
 				}
 			},
@@ -359,7 +378,12 @@ func TestGangs(t *testing.T) {
 			"wait": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
 			},
-			"": func(*rapid.T) { w.settle() },
+			"interrupt": func(t *rapid.T) { w.interrupt(rapid.IntRange(1, 11).Draw(t, "writes")) },
+			"": func(t *rapid.T) {
+				if rapid.Bool().Draw(t, "settle") {
+					w.settle()
+				}
+			},
 		})
 		// Admit all that ask: then a gang that has all of its pods starts.
 		for range 2 * (least + 2) {

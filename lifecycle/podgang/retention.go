@@ -3,7 +3,6 @@ package podgang
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -25,8 +25,8 @@ func (b *stepBuilder) expireFinished() {
 	for _, w := range b.finishedInitial {
 		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)
 		isPinned := slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName)
-		if finished != nil && finished.Status == metav1.ConditionTrue && !isPinned && b.isExpired(finished.LastTransitionTime.Time, kept) {
-			b.step.DeleteWorkloads = append(b.step.DeleteWorkloads, w)
+		if finished != nil && finished.Status == metav1.ConditionTrue && !isPinned && b.step.IsExpired(finished.LastTransitionTime.Time, b.now, kept.Duration) {
+			b.step.Do(quotastep.Delete, w)
 		}
 	}
 }
@@ -46,18 +46,9 @@ func (b *stepBuilder) expireDeactivated() {
 		why := fmt.Sprintf("its quota Workload %q has been deactivated for %s (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", w.Name, kept.Duration)
 		for _, pod := range b.Gang.All() {
 			isOfWorkload := !isExtra(w) || types.UID(w.Labels[apis.ExtraLabel]) == pod.UID
-			if isOfWorkload && podgroup.IsWaiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil && b.isExpired(workloadstatus.Later(*at, pod.CreationTimestamp.Time), kept) {
+			if isOfWorkload && podgroup.IsWaiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil && b.step.IsExpired(workloadstatus.Later(*at, pod.CreationTimestamp.Time), b.now, kept.Duration) {
 				b.step.Delete = append(b.step.Delete, Delete{pod, why})
 			}
 		}
 	}
-}
-
-// isExpired reports whether the retention time has passed. Otherwise it requeues the gang for that time.
-func (b *stepBuilder) isExpired(since time.Time, kept *metav1.Duration) bool {
-	left := since.Add(kept.Duration).Sub(b.now)
-	if left > 0 {
-		b.again(left)
-	}
-	return left <= 0
 }

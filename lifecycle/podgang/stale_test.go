@@ -2,7 +2,6 @@ package podgang_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // A lab is a world with stale caches, objects with versions, a garbage collector, and writes as in controllers/podgang.
@@ -110,31 +108,17 @@ func (l *lab) pass(most int) bool {
 func (l *lab) write(step *podgang.Step, most int) bool {
 	n := 0
 	did := func(f string, a ...any) bool { n++; l.say("  write "+f, a...); return n >= most }
-	status := func(x *kueue.Workload, lock bool, f func(*kueue.Workload) *kueue.Workload) (ok bool) {
-		now := l.live(x)
-		if now == nil {
-			return true
-		}
-		if lock && now.ResourceVersion != x.ResourceVersion {
-			l.say("  conflict %s", x.Name)
-			return false
-		}
-		l.store(f(now.DeepCopy()))
-		return true
-	}
-	for _, e := range step.Evict {
-		if !status(e.Workload, true, func(x *kueue.Workload) *kueue.Workload {
-			s := workloadstatus.Evicted(e.Workload, e.Why, l.now)
-			if e.Requeue != nil {
-				s.RequeueState = e.Requeue
+	// quota makes writes to quota Workloads, and reports whether the step ends.
+	quota := func(kinds ...quotastep.Kind) bool {
+		for _, write := range step.Of(kinds...) {
+			if !l.writeQuota(&write) || did("%d %s: %+v", write.Kind, write.Workload.UID, write.Eviction) {
+				return true
 			}
-			return workloadstatus.Merge(x, &s)
-		}) {
-			return true
 		}
-		if did("evict %s: %s", e.Workload.UID, e.Why.Message) {
-			return true
-		}
+		return false
+	}
+	if quota(quotastep.Evict) {
+		return true
 	}
 	for _, d := range step.Delete {
 		for _, p := range l.pods {
@@ -147,101 +131,8 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 			}
 		}
 	}
-	for _, p := range step.Progress {
-		if !status(p.Workload, p.Finished != nil, func(x *kueue.Workload) *kueue.Workload {
-			for _, c := range workloadstatus.Progress(p.Workload, p.Ready, p.Finished, l.now).Conditions {
-				apimeta.SetStatusCondition(&x.Status.Conditions, c)
-			}
-			return x
-		}) {
-			return true
-		}
-		if did("progress %s %v %v", p.Workload.UID, p.Ready.Reason, p.Finished) {
-			return true
-		}
-	}
-	for _, r := range step.Reclaim {
-		if !status(r.Workload, true, func(x *kueue.Workload) *kueue.Workload { x.Status.ReclaimablePods = r.Pods; return x }) {
-			return true
-		}
-		if did("reclaim %s %v", r.Workload.UID, r.Pods) {
-			return true
-		}
-	}
-	for _, g := range step.ReleaseQuota {
-		if !status(g, true, func(x *kueue.Workload) *kueue.Workload {
-			s := workloadstatus.QuotaReleased(g, l.now)
-			return workloadstatus.Merge(x, &s)
-		}) {
-			return true
-		}
-		if did("give back %s", g.UID) {
-			return true
-		}
-	}
-	for _, u := range step.RemoveFinalizer {
-		if !status(u, false, func(x *kueue.Workload) *kueue.Workload { x.Finalizers = nil; return x }) {
-			return true
-		}
-		if did("unpin %s", u.UID) {
-			return true
-		}
-	}
-	for _, d := range step.DeleteWorkloads {
-		now := l.live(d)
-		if now == nil {
-			continue
-		}
-		if now.ResourceVersion != d.ResourceVersion {
-			l.say("  conflict")
-			return true
-		}
-		i := slices.Index(l.workloads, now)
-		l.workloads = slices.Delete(l.workloads, i, i+1)
-		if did("drop %s", d.UID) {
-			return true
-		}
-	}
-	for _, x := range step.Create {
-		if slices.ContainsFunc(l.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name }) {
-			break
-		}
-		l.made++
-		x = x.DeepCopy()
-		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", l.made)), 1, metav1.NewTime(l.now)
-		l.stamp(x)
-		l.workloads = append(l.workloads, x)
-		if did("create %s %s %v", x.Name, x.UID, x.Spec.PodSets[0].Count) {
-			return true
-		}
-	}
-	for _, c := range step.Change {
-		now := l.live(c.Before)
-		if now == nil {
-			continue
-		}
-		owners := !equality.Semantic.DeepEqual(c.Before.OwnerReferences, c.After.OwnerReferences)
-		if (owners || !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets)) && now.ResourceVersion != c.Before.ResourceVersion {
-			l.say("  conflict")
-			return true
-		}
-		after := now.DeepCopy()
-		patch(&after.Labels, c.Before.Labels, c.After.Labels)
-		patch(&after.Annotations, c.Before.Annotations, c.After.Annotations)
-		if owners {
-			after.OwnerReferences = c.After.OwnerReferences
-		}
-		if !equality.Semantic.DeepEqual(c.Before.Spec, c.After.Spec) {
-			if quotaworkload.HoldsQuota(now) && !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) {
-				l.say("  refused by the API server: pod sets of what holds quota")
-				return true
-			}
-			after.Spec = c.After.Spec
-		}
-		l.store(after)
-		if did("change %s %v", after.UID, after.Annotations) {
-			return true
-		}
+	if quota(quotastep.Progress, quotastep.Reclaim, quotastep.Release, quotastep.RemoveFinalizer, quotastep.Delete, quotastep.Create, quotastep.Change) {
+		return true
 	}
 	for _, u := range step.Ungate {
 		i := slices.IndexFunc(l.pods, func(pod *corev1.Pod) bool { return pod.UID == u.Before.UID })
@@ -258,22 +149,37 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 	return n > 0
 }
 
-func patch(to *map[string]string, before, after map[string]string) {
-	m := maps.Clone(*to)
-	if m == nil {
-		m = map[string]string{}
-	}
-	for k := range before {
-		if _, ok := after[k]; !ok {
-			delete(m, k)
+// writeQuota makes one write to a quota Workload, and reports whether the API server accepts it.
+func (l *lab) writeQuota(write *quotastep.Write) bool {
+	x, now := write.Workload, l.live(write.Workload)
+	switch {
+	case write.Kind == quotastep.Create:
+		if slices.ContainsFunc(l.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name }) {
+			return true
 		}
+		l.made++
+		x = x.DeepCopy()
+		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", l.made)), 1, metav1.NewTime(l.now)
+		l.stamp(x)
+		l.workloads = append(l.workloads, x)
+		return true
+	case now == nil:
+		return true
+	case write.IsLocked() && now.ResourceVersion != x.ResourceVersion:
+		l.say("  conflict %s", x.Name)
+		return false
+	case write.Kind == quotastep.Delete:
+		i := slices.Index(l.workloads, now)
+		l.workloads = slices.Delete(l.workloads, i, i+1)
+		return true
 	}
-	for k, v := range after {
-		if o, ok := before[k]; !ok || o != v {
-			m[k] = v
-		}
+	after := write.Result(now, l.now)
+	if quotaworkload.HoldsQuota(now) && write.Kind == quotastep.Change && !equality.Semantic.DeepEqual(now.Spec.PodSets, after.Spec.PodSets) {
+		l.say("  refused by the API server: pod sets of what holds quota")
+		return false
 	}
-	*to = m
+	l.store(after)
+	return true
 }
 
 func (l *lab) collect() {

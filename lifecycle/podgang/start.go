@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -74,7 +75,7 @@ func (b *stepBuilder) ending() string {
 	text := ""
 	for _, w := range b.finishedInitial {
 		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)
-		for _, p := range b.step.Progress {
+		for _, p := range b.step.Of(quotastep.Progress) {
 			if p.Workload == w && p.Finished != nil {
 				finished = p.Finished
 			}
@@ -123,15 +124,18 @@ func (b *stepBuilder) ask(why string) {
 	if why != "" || b.leaving || len(b.finishedInitial) > 0 {
 		return
 	}
+	if b.takeOver() {
+		return
+	}
 	if len(b.waiting) < b.needed() {
-		b.step.Create = []*kueue.Workload{b.reservation()}
+		b.step.Do(quotastep.Create, b.reservation())
 		return
 	}
 	pods := b.chosen()
 	if b.hasTooManyShapes(b.shapes.podSets(pods...)) {
 		return
 	}
-	b.step.Create = b.initialWorkloads(pods)
+	b.step.Do(quotastep.Create, b.initialWorkloads(pods)...)
 }
 
 // hasTooManyShapes reports whether a quota Workload cannot have so many pod sets, and reports that to the user.
@@ -161,12 +165,10 @@ func (b *stepBuilder) keepOne(why string) {
 		return
 	}
 	after := adjusted(there, wanted, gate)
-	if owned := withOwners(b.Gang, cmp.Or(after, there)); owned != nil {
+	if owned := b.withOwners(cmp.Or(after, there)); owned != nil {
 		after = owned
 	}
-	if after != nil {
-		b.step.Change = append(b.step.Change, Change{there, after})
-	}
+	b.step.Change(there, after)
 }
 
 // keepParts creates, updates and gates the parts of a gang that gathers its quota. If one of them backs off, all do.
@@ -187,21 +189,28 @@ func (b *stepBuilder) keepParts(why string) {
 		}
 	}
 	for _, there := range b.initial {
-		wanted, gate := there.DeepCopy(), ""
-		if why == "" && hasEverStarted(there) {
-			wanted.Spec.PodSets = withoutSucceeded(there, places)
-		}
-		if b.Gang.Queue != "" { // no pod names a queue if none waits or runs
-			wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef = kueue.LocalQueueName(b.Gang.Queue), &b.Priority.Value, b.Priority.Class
-		}
+		wanted, gate := b.wantedPart(there, why, places), ""
 		if isClosed || len(there.Status.ReclaimablePods) > 0 {
 			gate = apis.GangGate
 		}
-		if after := adjusted(there, wanted, gate); after != nil {
-			b.step.Change = append(b.step.Change, Change{there, after})
-		}
+		b.step.Change(there, adjusted(there, wanted, gate))
 	}
 	b.share()
+}
+
+// wantedPart returns the wanted state of a part, without its gate.
+func (b *stepBuilder) wantedPart(there *kueue.Workload, why string, places []place) *kueue.Workload {
+	wanted := there.DeepCopy()
+	if len(b.waiting) > 0 {
+		delete(wanted.Annotations, apis.IdleSinceAnnotation)
+	}
+	if why == "" && hasEverStarted(there) {
+		wanted.Spec.PodSets = withoutSucceeded(there, places)
+	}
+	if b.Gang.Queue != "" { // no pod names a queue if none waits or runs
+		wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef = kueue.LocalQueueName(b.Gang.Queue), &b.Priority.Value, b.Priority.Class
+	}
+	return wanted
 }
 
 // withoutSucceeded returns the pod sets of a part that queues again: without the pods that had succeeded when it was evicted, which are not recreated. A
@@ -229,7 +238,7 @@ func (b *stepBuilder) renewParts() bool {
 	if len(wanted) > 1 && wanted[0].Labels[apis.PlanUIDLabel] == b.initial[0].Labels[apis.PlanUIDLabel] {
 		for _, w := range wanted {
 			if !slices.ContainsFunc(b.Workloads, func(there *kueue.Workload) bool { return there.Name == w.Name }) {
-				b.step.Create = append(b.step.Create, w)
+				b.step.Do(quotastep.Create, w)
 			}
 		}
 		return false
@@ -241,8 +250,8 @@ func (b *stepBuilder) renewParts() bool {
 	why := "Pods of the gang were replaced: the gang releases its quota, and requests quota for the new pods"
 	b.step.Message.Text = why
 	b.giveUp(why)
-	if len(b.step.Evict) == 0 {
-		b.step.DeleteWorkloads = append(b.step.DeleteWorkloads, b.initial...)
+	if !b.step.Has(quotastep.Evict) {
+		b.step.Do(quotastep.Delete, b.initial...)
 	}
 	return true
 }
@@ -262,11 +271,11 @@ func (b *stepBuilder) timeOut() string {
 			since = &reserved.LastTransitionTime
 		}
 	}
-	if since == nil || len(b.step.Evict) > 0 {
+	if since == nil || b.step.Has(quotastep.Evict) {
 		return ""
 	}
 	if left := since.Add(b.Gang.Wait).Sub(b.now); left > 0 {
-		b.again(left)
+		b.step.RequeueWithin(left)
 		return ""
 	}
 	why := fmt.Sprintf("The gang released its quota: it did not start within %s", b.Gang.Wait)
@@ -304,7 +313,7 @@ func (b *stepBuilder) start() {
 		return
 	}
 	for _, w := range b.initial {
-		b.step.Change = append(b.step.Change, Change{w, withStart(w, b.now)})
+		b.step.Change(w, withStart(w, b.now))
 	}
 	b.step.Ungate = ungates
 	b.step.Message = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", b.home()), false}
@@ -326,10 +335,10 @@ func (b *stepBuilder) releases(places []place) (all []Ungate, why string) {
 // ungateLate ungates pods one by one, now that the gang has started: pods for which there is a slot, which others have left or never used, and the
 // others when their extra quota Workloads are admitted. A part that has not started belongs to a start that was interrupted.
 func (b *stepBuilder) ungateLate() {
-	admitted := slices.DeleteFunc(slices.Clone(b.initial), func(w *kueue.Workload) bool { return !b.isAdmitted(w) })
+	admitted := slices.DeleteFunc(slices.Clone(b.initial), func(w *kueue.Workload) bool { return !b.isAdmitted(w) || w == b.givenUp })
 	for _, w := range admitted {
 		if !hasStarted(w) {
-			b.step.Change = append(b.step.Change, Change{w, withStart(w, b.now)})
+			b.step.Change(w, withStart(w, b.now))
 		}
 	}
 	b.share()
@@ -348,16 +357,17 @@ func (b *stepBuilder) ungateLate() {
 			continue
 		}
 		extra, shape := extras[pod.UID], b.shapes.of(pod)
-		if extra != nil && b.isAdmitted(extra) && !b.evicts(extra) {
+		switch {
+		case extra != nil && b.isAdmitted(extra) && !b.step.Does(extra, quotastep.Evict):
 			places = append(places, place{pod, newSlots(extra, nil), shape})
 			continue
-		}
-		if unpaid[shape]++; extra == nil && unpaid[shape] <= mostExtras {
-			b.step.Create = append(b.step.Create, b.extra(pod))
-		}
-		if extra != nil {
+		case extra != nil:
 			late = append(late, extra)
+		case b.passOn(pod):
+		case unpaid[shape] < mostExtras:
+			b.step.Do(quotastep.Create, b.extra(pod))
 		}
+		unpaid[shape]++
 	}
 	if topic, text := b.wait(late); text != "" {
 		b.step.Message = Message{"GangWaiting", topic, b.step.Message.Text + "; pods created later wait for quota of their own: " + text, false}
@@ -372,8 +382,6 @@ func (b *stepBuilder) ungateLate() {
 // share adds the pods that have been created since to the owners of the initial quota Workloads, which would otherwise be deleted with their first pods.
 func (b *stepBuilder) share() {
 	for _, w := range b.initial {
-		if after := withOwners(b.Gang, w); after != nil {
-			b.step.Change = append(b.step.Change, Change{w, after})
-		}
+		b.step.Change(w, b.withOwners(w))
 	}
 }

@@ -162,6 +162,12 @@ func (s *gangState) isStarted() bool {
 	return slices.ContainsFunc(s.initial, func(w *kueue.Workload) bool { return quotaworkload.HoldsQuota(w) && hasStarted(w) })
 }
 
+// isUnpaid reports whether pods were ungated under an admission that a quota Workload no longer has, although it was not evicted: another client has
+// removed the admission from its status.
+func (s *gangState) isUnpaid(w *kueue.Workload) bool {
+	return !quotaworkload.HoldsQuota(w) && (hasStarted(w) || s.runs(w))
+}
+
 func (s *gangState) home() kueue.ClusterQueueReference {
 	for _, w := range s.initial {
 		if w.Status.Admission != nil {
@@ -183,11 +189,11 @@ func (s *gangState) evicted() *kueue.Workload {
 
 // isAdmitted reports whether pods may be ungated under a quota Workload.
 func (s *gangState) isAdmitted(w *kueue.Workload) bool {
-	return IsAdmitted(w) && s.Charged[w.UID]
+	return isAdmittedByStatus(w) && s.Charged[w.UID]
 }
 
-// IsAdmitted reports whether a quota Workload is admitted by its status, and may stay so.
-func IsAdmitted(w *kueue.Workload) bool {
+// isAdmittedByStatus reports whether a quota Workload is admitted by its status, and may stay so.
+func isAdmittedByStatus(w *kueue.Workload) bool {
 	return quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) &&
 		!quotaworkload.IsTrue(w, kueue.WorkloadFinished) && w.DeletionTimestamp.IsZero()
 }

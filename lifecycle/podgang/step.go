@@ -6,13 +6,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // Snapshot is the snapshot: everything that the next step of a gang depends on, besides the time. It must not be changed.
@@ -21,6 +20,12 @@ type Snapshot struct {
 	Problems podgroup.Problems
 	// Workloads are all quota Workloads of the gang, and of earlier gangs of its name.
 	Workloads []*kueue.Workload
+	// Gone has the quota Workloads that pods name as their Payer, and that do not exist.
+	Gone map[types.UID]bool
+	// Predecessors are quota Workloads that a pod may take over: see ControllersOfReplaced.
+	Predecessors []Predecessor
+	// OlderSiblings counts the older pods of its controller that may take over one of these, too.
+	OlderSiblings int
 	// Jobs are those whose pod templates name the gang, also those of earlier runs. In a live snapshot they are not newer than the pods.
 	Jobs []*batchv1.Job
 	// Peers are the peers: the gangs that start together with it.
@@ -35,52 +40,40 @@ type Snapshot struct {
 	Backoff func(count int32) time.Duration
 }
 
-// A Step has the next writes, in the order of the fields: writes that take away come before those that may be rejected. It may be interrupted
-// after any write: the rest is computed again.
+// A Step has the next writes: writes that take away come before those that may be rejected (see Write). It may be interrupted after any write: the rest is
+// computed again.
 type Step struct {
+	quotastep.Step
 	// TimeOut has pods that get the annotation that their gang did not start in time. TimeOutObject is true if the PodGroup gets it, too.
 	TimeOut       []*corev1.Pod
 	TimeOutObject bool
 	// ClearObject is true if that annotation is removed from the PodGroup, since the gang has started.
 	ClearObject bool
-	// Evict has quota Workloads to evict.
-	Evict []Evict
 	// Delete has pods of evicted quota Workloads, and pods whose retention has expired.
 	Delete []Delete
-	// Progress has changed conditions of quota Workloads.
-	Progress []Progress
-	// Reclaim has changes of reclaimable pods.
-	Reclaim []Reclaim
-	// ReleaseQuota has evicted quota Workloads that release their quota, since their pods have terminated.
-	ReleaseQuota []*kueue.Workload
-	// RemoveFinalizer has quota Workloads whose finalizer is removed, so that they can be deleted.
-	RemoveFinalizer []*kueue.Workload
-	// DeleteWorkloads has quota Workloads to delete, since they are not needed.
-	DeleteWorkloads []*kueue.Workload
-	// Create has missing quota Workloads.
-	Create []*kueue.Workload
-	// Change has quota Workloads whose spec or metadata has to be updated.
-	Change []Change
 	// Ungate has pods to ungate.
 	Ungate []Ungate
 	// Message is the message for the user. It stays the same while nothing changes.
 	Message Message
-	// RequeueAfter is when to reconcile again without a change, or zero.
-	RequeueAfter time.Duration
 }
 
-// A Writer writes the parts of a Step. The order of the functions is the order of the writes.
+// A Writer writes the parts of a Step.
 type Writer struct {
-	NoteTimeout, Evict, DeletePods, Progress, Reclaim, ReleaseQuota, RemoveFinalizers, DeleteWorkloads,
-	Create, Change, Ungate, Report, KeepStatus func(*Step) error
+	NoteTimeout, DeletePods, Ungate, Report, KeepStatus func(*Step) error
+	// Quota carries out writes to quota Workloads in their order. It is called several times.
+	Quota func([]quotastep.Write) error
 }
 
 // Write writes a Step, and stops at the first error. Writes that release quota come first, so that a tenant whose pods cannot be ungated
 // does not keep quota that must be released.
 func (s *Step) Write(to *Writer) error {
+	quota := func(kinds ...quotastep.Kind) func(*Step) error {
+		return func(s *Step) error { return s.WriteOf(to.Quota, kinds...) }
+	}
 	for _, write := range []func(*Step) error{
-		to.NoteTimeout, to.Evict, to.DeletePods, to.Progress, to.Reclaim, to.ReleaseQuota, to.RemoveFinalizers, to.DeleteWorkloads,
-		to.Create, to.Change, to.Ungate, to.Report, to.KeepStatus,
+		to.NoteTimeout, quota(quotastep.Evict), to.DeletePods,
+		quota(quotastep.Progress, quotastep.Reclaim, quotastep.Release, quotastep.RemoveFinalizer, quotastep.Delete),
+		quota(quotastep.Create), quota(quotastep.Change), to.Ungate, to.Report, to.KeepStatus,
 	} {
 		if err := write(s); err != nil {
 			return err
@@ -88,17 +81,6 @@ func (s *Step) Write(to *Writer) error {
 	}
 	return nil
 }
-
-// An Evict evicts a quota Workload.
-type Evict struct {
-	Workload *kueue.Workload
-	Why      workloadstatus.Eviction
-	// Requeue is set if the Workload backs off, or nil.
-	Requeue *kueue.RequeueState
-}
-
-// A Change updates the metadata or the spec of a quota Workload.
-type Change struct{ Before, After *kueue.Workload }
 
 // A Ungate ungates a pod.
 type Ungate struct {
@@ -111,21 +93,6 @@ type Delete struct {
 	Pod *corev1.Pod
 	// Why is the message of the eviction, or of the expired retention.
 	Why string
-}
-
-// A Progress is the state of the pods of a quota Workload.
-type Progress struct {
-	Workload *kueue.Workload
-	// Ready has no type if the condition PodsReady is not written.
-	Ready metav1.Condition
-	// Finished is nil while the quota Workload is needed.
-	Finished *metav1.Condition
-}
-
-// A Reclaim has the pods of a quota Workload whose quota is no longer needed.
-type Reclaim struct {
-	Workload *kueue.Workload
-	Pods     []kueue.ReclaimablePod
 }
 
 // A Message reports the state of a gang to its user.
@@ -148,8 +115,9 @@ func (m Message) Brief() Message {
 // NeedsLive reports whether the step ungates pods or releases quota, which must not be decided on cached objects: the cache may not show yet that
 // a pod was ungated, or created.
 func (s *Step) NeedsLive() bool {
-	return len(s.Evict)+len(s.Change)+len(s.Ungate)+len(s.Delete)+len(s.ReleaseQuota)+len(s.RemoveFinalizer)+len(s.DeleteWorkloads)+len(s.Reclaim) > 0 ||
-		// A gang must also not ask twice for its initial quota.
-		slices.ContainsFunc(s.Create, func(w *kueue.Workload) bool { return !isExtra(w) }) ||
-		slices.ContainsFunc(s.Progress, func(p Progress) bool { return p.Finished != nil })
+	return len(s.Ungate)+len(s.Delete) > 0 || slices.ContainsFunc(s.Writes, func(w quotastep.Write) bool {
+		isHarmless := w.Kind == quotastep.Progress && w.Finished == nil ||
+			w.Kind == quotastep.Create && isExtra(w.Workload) // but a gang must not ask twice for its initial quota
+		return !isHarmless
+	})
 }

@@ -106,6 +106,8 @@ func TestTimeoutStops(t *testing.T) {
 		w := newStopped(t)
 		w.pods = nil
 		w.settle()
+		w.now = w.now.Add(w.last.RequeueAfter)
+		w.settle()
 		w.expect("", 0, "")
 	})
 	t.Run("and keep a gang waiting that starts together with theirs", func(t *testing.T) {

@@ -141,6 +141,7 @@ func adjustWaiting(after, wanted *kueue.Workload, gate string) {
 	after.Spec.QueueName, after.Spec.Priority, after.Spec.PriorityClassRef = wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef
 	copyKey(&after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
 	copyKey(&after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
+	copyKey(&after.Annotations, wanted.Annotations, apis.IdleSinceAnnotation)
 	setGate(after, gate)
 }
 
@@ -161,6 +162,13 @@ func setGate(w *kueue.Workload, gate string) {
 	quotaworkload.SetGates(w, gates)
 }
 
+// gated returns a quota Workload with the gang gate.
+func gated(w *kueue.Workload) *kueue.Workload {
+	after := w.DeepCopy()
+	setGate(after, apis.GangGate)
+	return after
+}
+
 // samePodSets compares the demand of pod sets. It ignores defaults that the API server has added.
 func samePodSets(a, b []kueue.PodSet) bool {
 	return slices.EqualFunc(a, b, func(a, b kueue.PodSet) bool {
@@ -169,9 +177,12 @@ func samePodSets(a, b []kueue.PodSet) bool {
 	})
 }
 
-// withOwners adds the missing owners to a quota Workload, or returns nil if there are enough.
-func withOwners(gang *podgroup.Gang, w *kueue.Workload) *kueue.Workload {
-	missing := gang.MissingOwners(w.OwnerReferences)
+// withOwners adds the missing owners to a quota Workload, or returns nil if there are enough. No pod owns those that outlive their pods.
+func (s *gangState) withOwners(w *kueue.Workload) *kueue.Workload {
+	missing := s.Gang.MissingOwners(w.OwnerReferences)
+	if s.outlivesPods() {
+		missing = slices.DeleteFunc(missing, isPod)
+	}
 	if len(missing) == 0 {
 		return nil
 	}
@@ -204,17 +215,14 @@ func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
 	return after
 }
 
-// withEnd records that no pod runs any longer that was ungated under the admission that the quota Workload is about to lose. If pods of it have
-// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs. So is a part of a gang: other parts may have finished,
-// and it must not be admitted again before its pods are recreated. If it is adopted, its exemption from preemption ends.
+// withEnd records that no pod runs any longer that was ungated under the admission that the quota Workload is about to lose, and gates it: it must not be
+// admitted again before its pods are recreated, or it would hold quota for nothing, and then back off as if they had not become ready. If it is adopted, its
+// exemption from preemption ends.
 func withEnd(w *kueue.Workload) *kueue.Workload {
-	after := w.DeepCopy()
+	after := gated(w)
 	delete(after.Annotations, apis.AdoptedAnnotation)
 	delete(after.Annotations, apis.StartedAnnotation)
 	delete(after.Annotations, apis.IdleSinceAnnotation)
 	add(&after.Annotations, apis.RoundAnnotation, strconv.Itoa(round(w)+1))
-	if len(w.Status.ReclaimablePods) > 0 || isPart(w) {
-		setGate(after, apis.GangGate)
-	}
 	return after
 }

@@ -252,14 +252,19 @@ func (g *Gang) readQueue(problems *Problems) {
 	g.Queue, g.PriorityClass = label(apis.QueueLabel), label(apis.PriorityClassLabel)
 }
 
+// TopologyAnnotations are the annotations by which pods request a topology.
+func TopologyAnnotations() []string {
+	return []string{
+		kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
+		kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceSizeAnnotation, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+		kueue.PodSetGroupName,
+	}
+}
+
 // checkPods checks for settings that the engine would ignore.
 func (g *Gang) checkPods(problems *Problems) {
 	for _, pod := range g.living() {
-		for _, key := range []string{
-			kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
-			kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceSizeAnnotation, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
-			kueue.PodSetGroupName,
-		} {
+		for _, key := range TopologyAnnotations() {
 			if _, asks := pod.Annotations[key]; asks {
 				addf(problems, "annotation %s of pod %q requests a topology, which is not supported for gangs of pods: remove the annotation", key, pod.Name)
 				return

@@ -2,8 +2,10 @@ package podgroup
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -24,6 +26,12 @@ func IsVanishing(pod *corev1.Pod) bool { return IsGated(pod) && pod.DeletionTime
 // IsWaiting reports whether a pod waits to be ungated.
 func IsWaiting(pod *corev1.Pod) bool {
 	return IsGated(pod) && !IsTerminal(pod) && pod.DeletionTimestamp == nil
+}
+
+// Payer returns the UID of the quota Workload that pays for a pod of a gang, or "". The pod names it in Kueue's annotation, too.
+func Payer(pod *corev1.Pod) types.UID {
+	uid, _, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], ".")
+	return types.UID(uid)
 }
 
 // IsActive reports whether a pod may use the quota that pays for it.

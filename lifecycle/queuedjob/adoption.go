@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // A Job that names a queue and was there before the admission policies is adopted:
@@ -55,19 +56,18 @@ func (w *Step) adopt(s *Snapshot) {
 
 // charge takes the next step to charge a Job that runs, and reports whether it is charged.
 func (w *Step) charge(s *Snapshot, workload *kueue.Workload) bool {
-	w.readsPods = isGated(s.Job)
+	w.readsPods = hasElasticGate(s.Job)
 	switch {
 	case workload == nil:
-		w.Create = adoption.Marked(newWorkload(s))
-		w.Create.Spec.PodSets[0].Count = s.runningSize()
+		created := adoption.Marked(newWorkload(s))
+		created.Spec.PodSets[0].Count = s.runningSize()
+		w.Do(quotastep.Create, created)
 	case !workload.DeletionTimestamp.IsZero():
-		w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
+		w.Do(quotastep.RemoveFinalizer, workload)
 	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished) || s.isOfAnother(workload):
-		w.Reopen = workload
-	case !adoption.IsMarked(workload):
-		w.Change = &Change{workload, adoption.Marked(workload)}
-	case !quotaworkload.HoldsQuota(workload):
-		w.Admit = &Admit{workload, s.Target.Admission(workload)}
+		w.Do(quotastep.Reopen, workload)
+	case !adoption.IsMarked(workload) || !quotaworkload.HoldsQuota(workload):
+		w.AdmitAsItIs(s.Target, workload)
 	default:
 		return true
 	}
@@ -77,7 +77,7 @@ func (w *Step) charge(s *Snapshot, workload *kueue.Workload) bool {
 // complete makes a Job a queued Job when Kueue has no other Workload for it: the engine would count that, too.
 func (w *Step) complete(s *Snapshot, workload *kueue.Workload) {
 	if len(s.Foreign) == 0 {
-		w.Adopt = s.adopted(workload)
+		w.Job = &JobWrite{Kind: Adopt, Before: s.Job, After: s.adopted(workload)}
 		return
 	}
 	w.dropForeign(s)
@@ -86,23 +86,23 @@ func (w *Step) complete(s *Snapshot, workload *kueue.Workload) {
 // dropForeign deletes the other Workloads of Kueue. Those of a Job that was suspended pay for its pods until these have terminated.
 func (w *Step) dropForeign(s *Snapshot) {
 	if childjob.IsHeld(s.Job) && (childjob.HasPods(s.Job) || len(s.Owned.Pods) > 0) {
-		w.requeueWithin(podsEvery)
+		w.RequeueWithin(podsEvery)
 		return
 	}
-	w.DeleteWorkloads = append(w.DeleteWorkloads, s.Foreign...)
-	w.requeueWithin(recheckDeleted)
+	w.Do(quotastep.Delete, s.Foreign...)
+	w.RequeueWithin(recheckDeleted)
 }
 
 // IsForeignWorkload reports whether Kueue has made a Workload for a Job under another name than that of its quota Workload: a slice of an elastic
 // Job, or a Workload that was prebuilt.
 func IsForeignWorkload(job *batchv1.Job, workload *kueue.Workload) bool {
-	return metav1.IsControlledBy(workload, job) && workload.Labels[apis.JobLabel] == "" && workload.Name != nameOf(job)
+	return metav1.IsControlledBy(workload, job) && workload.Labels[apis.JobLabel] == "" && workload.Name != WorkloadName(job)
 }
 
 // runningSize returns how many pods at once are charged for a Job that runs: those of an elastic Job that are not gated, and all of other Jobs.
 func (s *Snapshot) runningSize() int32 {
 	all := childjob.PodsAtOnce(s.Job)
-	if !isGated(s.Job) || !Elastic(s.Job) {
+	if !hasElasticGate(s.Job) || !Elastic(s.Job) {
 		return all
 	}
 	ungated := int32(0)
@@ -116,14 +116,14 @@ func (s *Snapshot) runningSize() int32 {
 
 func (w *Step) refuseAdoption(why string) {
 	w.Refusal = why
-	w.requeueWithin(recheckForeign)
+	w.RequeueWithin(recheckForeign)
 }
 
 // isOfAnother reports whether a quota Workload that Kueue has left is for other pods than those of the Job.
 func (s *Snapshot) isOfAnother(workload *kueue.Workload) bool {
 	wanted := s.podSet()
 	wanted.Count = s.runningSize()
-	if len(workload.Spec.PodSets) == 1 && isGated(s.Job) && Elastic(s.Job) {
+	if len(workload.Spec.PodSets) == 1 && hasElasticGate(s.Job) && Elastic(s.Job) {
 		// Pods that have terminated since are replaced by gated ones.
 		wanted.Count = min(max(wanted.Count, workload.Spec.PodSets[0].Count), childjob.PodsAtOnce(s.Job))
 	}
@@ -133,8 +133,8 @@ func (s *Snapshot) isOfAnother(workload *kueue.Workload) bool {
 // adopted returns the Job as a queued Job. What another manager has added to its pods is recorded, so that an eviction removes it. The name of a prebuilt
 // Workload is removed: the Job has a quota Workload that the manager has made.
 func (s *Snapshot) adopted(workload *kueue.Workload) *batchv1.Job {
-	after := s.Job.DeepCopy()
-	if workload != nil && isGated(s.Job) && Elastic(s.Job) && childjob.IsRunning(s.Job) {
+	after := childjob.ReplacingLate(s.Job)
+	if workload != nil && hasElasticGate(s.Job) && Elastic(s.Job) && childjob.IsRunning(s.Job) {
 		after = sized(after, workload.Spec.PodSets[0].Count)
 	}
 	delete(after.Labels, apis.PrebuiltWorkloadKey)

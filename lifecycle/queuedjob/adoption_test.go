@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -87,7 +88,7 @@ func TestAdopt(t *testing.T) {
 		"runs, of an earlier run": {foreign(), with(held(), func(w *kueue.Workload) {
 			w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
 		}), "", "reopen"},
-		"runs, being deleted":              {foreign(), with(held(), func(w *kueue.Workload) { w.DeletionTimestamp = new(metav1.NewTime(start)) }), "", "remove-finalizers"},
+		"runs, being deleted":              {foreign(), with(held(), func(w *kueue.Workload) { w.DeletionTimestamp = new(metav1.NewTime(start)) }), "", "remove-finalizer"},
 		"suspended":                        {foreign(suspended), nil, "", "adopt"},
 		"suspended, of Kueue":              {foreign(suspended), waiting(newJob()), "", "adopt"},
 		"ends":                             {foreign(says(batchv1.JobSuccessCriteriaMet)), held(), "", ""},
@@ -106,11 +107,13 @@ func TestAdopt(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("writes differ (-want +got):\n%s", diff)
 			}
-			if step.Create != nil && (step.Create.Annotations[apis.AdoptedAnnotation] == "" || len(quotaworkload.Gates(step.Create)) == 0) {
-				t.Errorf("created without mark and gate: %+v", step.Create.ObjectMeta)
+			for _, created := range step.Workloads(quotastep.Create) {
+				if created.Annotations[apis.AdoptedAnnotation] == "" || len(quotaworkload.Gates(created)) == 0 {
+					t.Errorf("created without mark and gate: %+v", created.ObjectMeta)
+				}
 			}
-			if step.Adopt != nil && (step.Adopt.Labels[apis.HoldLabel] != apis.HoldQueued || *step.Adopt.Spec.Suspend != *c.job.Spec.Suspend) {
-				t.Errorf("adopted as %+v", step.Adopt)
+			if adopted := afterOf(step, queuedjob.Adopt); adopted != nil && (adopted.Labels[apis.HoldLabel] != apis.HoldQueued || *adopted.Spec.Suspend != *c.job.Spec.Suspend) {
+				t.Errorf("adopted as %+v", adopted)
 			}
 		})
 	}
@@ -134,16 +137,16 @@ func TestExemptionEnds(t *testing.T) {
 			w = c.evict(adoption.Marked(w))
 			for range 5 {
 				step := queuedjob.Next(snapshot(job, w))
-				if step.ReleaseQuota != nil {
+				if step.Has(quotastep.Release) {
 					if w.Annotations[apis.AdoptedAnnotation] != "" {
 						t.Errorf("releases quota while it is exempt: %s", parts(step))
 					}
 					return
 				}
-				if step.Change == nil {
+				if !step.Has(quotastep.Change) {
 					t.Fatalf("writes %q, want a change or the release of quota", parts(step))
 				}
-				w = step.Change.After
+				w = step.Of(quotastep.Change)[0].After
 			}
 			t.Error("never releases its quota")
 		})
@@ -191,11 +194,11 @@ func TestForeignWorkloads(t *testing.T) {
 		want     string
 	}{
 		{job, nil, []*kueue.Workload{own(job)}, "", "create"},
-		{job, charged, []*kueue.Workload{own(job)}, "", "delete-workloads"},
+		{job, charged, []*kueue.Workload{own(job)}, "", "delete"},
 		{job, charged, nil, "", "adopt"},
 		{job, charged, []*kueue.Workload{own(job)}, "no queue", "report"},
-		{suspended, nil, []*kueue.Workload{own(job)}, "", "delete-workloads"},
-		{suspended, nil, []*kueue.Workload{own(job)}, "no queue", "delete-workloads report"},
+		{suspended, nil, []*kueue.Workload{own(job)}, "", "delete"},
+		{suspended, nil, []*kueue.Workload{own(job)}, "no queue", "delete report"},
 		{ending, nil, []*kueue.Workload{own(job)}, "", ""},
 		{suspended, nil, nil, "", "adopt"},
 	} {
@@ -205,10 +208,10 @@ func TestForeignWorkloads(t *testing.T) {
 		if got := parts(step); got != c.want {
 			t.Errorf("writes %q, want %q", got, c.want)
 		}
-		if step.Adopt != nil && step.Adopt.Labels[apis.PrebuiltWorkloadKey]+step.Adopt.Annotations[apis.PrebuiltWorkloadKey] != "" {
+		if adopted := afterOf(step, queuedjob.Adopt); adopted != nil && adopted.Labels[apis.PrebuiltWorkloadKey]+adopted.Annotations[apis.PrebuiltWorkloadKey] != "" {
 			t.Error("an adopted Job names a prebuilt Workload")
 		}
-		if len(c.foreign) > 0 && step.Create == nil && step.RequeueAfter == 0 {
+		if len(c.foreign) > 0 && !step.Has(quotastep.Create) && step.RequeueAfter == 0 {
 			t.Errorf("%q: is not reconciled when the Workloads are gone", c.want)
 		}
 	}
@@ -230,10 +233,11 @@ func TestElasticAdoption(t *testing.T) {
 	s.Target = &adoption.Target{Queue: &kueue.ClusterQueue{}}
 	s.Owned.Pods = []*corev1.Pod{pod(), pod(), pod(gates...), pod(gates...)}
 	step := queuedjob.Next(s)
-	if step.Create == nil || step.Create.Spec.PodSets[0].Count != 2 || !step.NeedsLive() {
-		t.Fatalf("creates %+v, want a quota Workload for 2 pods by a live read", step.Create)
+	created := step.Workloads(quotastep.Create)
+	if len(created) != 1 || created[0].Spec.PodSets[0].Count != 2 || !step.NeedsLive() {
+		t.Fatalf("creates %+v, want a quota Workload for 2 pods by a live read", created)
 	}
-	w := step.Create
+	w := created[0]
 	w.UID = "w1"
 	w = workloadstatus.Merge(w, new(workloadstatus.Admitted(w, admission(w), start)))
 	s.Owned.Workloads = []*kueue.Workload{w}
@@ -242,16 +246,17 @@ func TestElasticAdoption(t *testing.T) {
 	if got := parts(step); got != "adopt" {
 		t.Fatalf("writes %q, want adopt", got)
 	}
-	job = step.Adopt
+	job = step.Job.After
 	if *job.Spec.Parallelism != 2 || job.Annotations[apis.SizeAnnotation] != "4" || len(queuedjob.Restored(job).Spec.Template.Spec.SchedulingGates) > 0 {
 		t.Errorf("adopted with parallelism %d, annotations %v, restored to gates %v", *job.Spec.Parallelism, job.Annotations, queuedjob.Restored(job).Spec.Template.Spec.SchedulingGates)
 	}
 
-	w = queuedjob.Next(snapshot(job, w)).Change.After // it is no longer gated
+	w = queuedjob.Next(snapshot(job, w)).Of(quotastep.Change)[0].After // it is no longer gated
 	s = snapshot(job, w)
 	s.Owned.Pods = []*corev1.Pod{pod(), pod(gates...), pod(gates...)}
-	if step = queuedjob.Next(s); len(step.Ungate) > 0 || !step.NeedsLive() || step.Create == nil || step.Create.Spec.PodSets[0].Count != 2 {
-		t.Errorf("ungates %d of 3 pods with quota for 2, creates %+v", len(step.Ungate), step.Create)
+	step = queuedjob.Next(s)
+	if created = step.Workloads(quotastep.Create); len(step.Ungate) > 0 || !step.NeedsLive() || len(created) != 1 || created[0].Spec.PodSets[0].Count != 2 {
+		t.Errorf("ungates %d of 3 pods with quota for 2, creates %+v", len(step.Ungate), created)
 	}
 	s.Owned.Pods = s.Owned.Pods[:2]
 	if step = queuedjob.Next(s); len(step.Ungate) != 1 || len(queuedjob.Ungated(step.Ungate[0]).Spec.SchedulingGates) > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -60,13 +61,13 @@ func (w *Step) dropGrowths(s *Snapshot) bool {
 	growths := s.growths()
 	for _, growth := range growths {
 		switch {
-		case slices.Contains(w.DeleteWorkloads, growth):
+		case w.Does(growth, quotastep.Delete):
 		case !quotaworkload.HoldsQuota(growth) || !childjob.HasPods(s.Job) && !isUnnoticed(s.Job) && len(s.Owned.Pods) == 0:
-			w.DeleteWorkloads = append(w.DeleteWorkloads, growth)
+			w.Do(quotastep.Delete, growth)
 		case childjob.IsHeld(s.Job) && isUnnoticed(s.Job):
-			w.ClearSuspended = s.Job
+			w.clearSuspended(s.Job)
 		default:
-			w.requeueWithin(podsEvery)
+			w.RequeueWithin(podsEvery)
 		}
 	}
 	return len(growths) == 0
@@ -83,8 +84,8 @@ func (w *Step) resize(s *Snapshot, workload *kueue.Workload) {
 	for k, growth := range growths {
 		w.reconcileGrowth(s, growth, z.Growths[k], z.Now, isSettled)
 	}
-	if z.Missing > 0 && w.Create == nil {
-		w.Create = newGrowth(s, workload, z.Missing)
+	if z.Missing > 0 && !w.Has(quotastep.Create) {
+		w.Do(quotastep.Create, newGrowth(s, workload, z.Missing))
 	}
 	after := sized(s.Job, z.Now)
 	switch {
@@ -92,19 +93,19 @@ func (w *Step) resize(s *Snapshot, workload *kueue.Workload) {
 		return
 	case needed(after) > needed(s.Job) && !isSettled:
 		// The Job controller would make new pods while those that the Job has lost still use their quota.
-		w.requeueWithin(podsEvery)
+		w.RequeueWithin(podsEvery)
 		w.readsPods = true
 		return
 	case needed(after) > needed(s.Job):
 		for _, growth := range growths {
 			if err := childjob.Honors(s.Job, childjob.UpdatesOf(growth, string(kueue.DefaultPodSetName))...); s.mayUse(growth) && err != nil {
 				w.Complaint = err.Error()
-				w.requeueWithin(workloadstatus.RecheckAfter)
+				w.RequeueWithin(workloadstatus.RecheckAfter)
 				return
 			}
 		}
 	}
-	w.Resize = &Resize{s.Job, after}
+	w.Job = &JobWrite{Kind: Resize, Before: s.Job, After: after}
 }
 
 // hasAtMost reports whether a Job that runs has, and will make, at most so many pods that are not terminal.
@@ -116,14 +117,14 @@ func (s *Snapshot) hasAtMost(pods int32) bool {
 func (w *Step) reclaimUnused(workload *kueue.Workload, pays int32, isSettled bool) {
 	unused := elastic.Held(workload, string(kueue.DefaultPodSetName)) - pays
 	switch {
-	case unused <= 0 || w.Reclaim != nil:
+	case unused <= 0 || w.Has(quotastep.Reclaim):
 	case !isSettled:
-		w.requeueWithin(podsEvery)
+		w.RequeueWithin(podsEvery)
 		w.readsPods = true
 	default:
 		w.readsPods = true
 		all := elastic.Reclaimable(workload, string(kueue.DefaultPodSetName)) + unused
-		w.Reclaim = &Reclaim{workload, []kueue.ReclaimablePod{{Name: kueue.DefaultPodSetName, Count: all}}}
+		w.Reclaim(workload, []kueue.ReclaimablePod{{Name: kueue.DefaultPodSetName, Count: all}})
 	}
 }
 
@@ -135,19 +136,19 @@ func (w *Step) reconcileGrowth(s *Snapshot, growth *kueue.Workload, pays, now in
 	leaves := isNeedless || quotaworkload.IsTrue(growth, kueue.WorkloadEvicted)
 	switch {
 	case holdsQuota && leaves && !isSettled:
-		w.requeueWithin(podsEvery)
+		w.RequeueWithin(podsEvery)
 		w.readsPods = true
 	case isNeedless:
-		w.DeleteWorkloads = append(w.DeleteWorkloads, growth)
+		w.Do(quotastep.Delete, growth)
 	case holdsQuota && leaves:
-		w.ReleaseQuota = growth
+		w.Do(quotastep.Release, growth)
 	default:
 		w.adjustGrowth(s, growth, pays)
 		if holdsQuota {
 			w.reclaimUnused(growth, pays, isSettled)
 		}
-		if s.mayUse(growth) && w.Progress == nil {
-			w.reportReadinessOf(growth, childjob.IsReady(s.Job) && needed(s.Job) >= now)
+		if s.mayUse(growth) && !w.Has(quotastep.Progress) {
+			w.ReportReadiness(growth, childjob.IsReady(s.Job) && needed(s.Job) >= now)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -34,7 +35,7 @@ func TestElasticInAnyOrder(t *testing.T) {
 				return
 			}
 			if growth := rapid.SampledFrom(w.growths).Draw(t, "growth"); may(growth) {
-				w.replace(growth, change(growth))
+				w.replace(growth, change)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -159,24 +160,22 @@ func (w *world) held() int32 {
 }
 
 // replace writes a quota Workload, unless it has disappeared.
-func (w *world) replace(before, after *kueue.Workload) {
-	if w.workload != nil && w.workload.UID == before.UID {
-		w.workload = after
+func (w *world) replace(read *kueue.Workload, change func(current *kueue.Workload) *kueue.Workload) {
+	if w.workload != nil && w.workload.UID == read.UID {
+		w.workload = change(w.workload)
 	}
 	for k, growth := range w.growths {
-		if growth.UID == before.UID {
-			w.growths[k] = after
+		if growth.UID == read.UID {
+			w.growths[k] = change(growth)
 		}
 	}
 }
 
-func (w *world) deleteAll(workloads []*kueue.Workload) {
-	for _, gone := range workloads {
-		if w.workload != nil && w.workload.UID == gone.UID {
-			w.workload = nil
-		}
-		w.growths = slices.DeleteFunc(slices.Clone(w.growths), func(g *kueue.Workload) bool { return g.UID == gone.UID })
+func (w *world) delete(gone *kueue.Workload) {
+	if w.workload != nil && w.workload.UID == gone.UID {
+		w.workload = nil
 	}
+	w.growths = slices.DeleteFunc(slices.Clone(w.growths), func(g *kueue.Workload) bool { return g.UID == gone.UID })
 }
 
 // admitGrowths plays the engine.
@@ -193,7 +192,7 @@ func grown() *queuedjob.Snapshot {
 	job, workload := running()
 	job.Annotations = map[string]string{apis.ElasticJobAnnotation: "true", apis.SizeAnnotation: "4"}
 	job.Spec.Completions = new(int32(8))
-	growth := queuedjob.Next(snapshot(job, workload)).Create
+	growth := queuedjob.Next(snapshot(job, workload)).Workloads(quotastep.Create)[0]
 	growth.UID, growth.CreationTimestamp = "g1", metav1.NewTime(start)
 	growth = workloadstatus.Merge(growth, new(workloadstatus.Admitted(growth, admission(growth), start)))
 	s := snapshot(job, workload)
@@ -208,20 +207,20 @@ func TestGrowWhenLostPodsHaveTerminated(t *testing.T) {
 		t.Fatalf("the growth asks for %d pods, want 2", got)
 	}
 	s.Job.Status.Terminating = new(int32(1))
-	if step := queuedjob.Next(s); step.Resize != nil || step.RequeueAfter == 0 {
+	if step := queuedjob.Next(s); step.Job != nil || step.RequeueAfter == 0 {
 		t.Errorf("the Job grows while a pod that it has lost terminates: %+v", step)
 	}
 	s.Job.Status.Terminating = nil
 	step := queuedjob.Next(s)
-	if step.Resize == nil || *step.Resize.After.Spec.Parallelism != 4 || step.Resize.After.Annotations[apis.SizeAnnotation] != "" {
-		t.Errorf("the Job does not grow to 4 pods: %+v", step.Resize)
+	if after := afterOf(step, queuedjob.Resize); after == nil || *after.Spec.Parallelism != 4 || after.Annotations[apis.SizeAnnotation] != "" {
+		t.Errorf("the Job does not grow to 4 pods: %+v", step.Job)
 	}
 }
 
 func TestGrowthsEndBeforeTheJobReleasesQuota(t *testing.T) {
 	s := grown()
 	s.Owned.Workloads[0] = evicted(s.Owned.Workloads[0])
-	if step := queuedjob.Next(s); step.Hold == nil || len(step.DeleteWorkloads) > 0 {
+	if step := queuedjob.Next(s); afterOf(step, queuedjob.Hold) == nil || step.Has(quotastep.Delete) {
 		t.Errorf("an evicted Job that runs: %+v", step)
 	}
 	held, _ := stopped()
@@ -229,15 +228,15 @@ func TestGrowthsEndBeforeTheJobReleasesQuota(t *testing.T) {
 	s.Job = queuedjob.Restored(s.Job)
 	s.Job.Status.StartTime = nil
 	s.Owned.Pods = []*corev1.Pod{{}}
-	if step := queuedjob.Next(s); len(step.DeleteWorkloads) > 0 || step.ReleaseQuota != nil {
+	if step := queuedjob.Next(s); step.Has(quotastep.Delete) || step.Has(quotastep.Release) {
 		t.Errorf("a pod still uses the quota: %+v", step)
 	}
 	s.Owned.Pods = nil
-	if step := queuedjob.Next(s); len(step.DeleteWorkloads) != 1 || step.DeleteWorkloads[0].UID != "g1" || step.ReleaseQuota != nil {
+	if step := queuedjob.Next(s); len(step.Of(quotastep.Delete)) != 1 || step.Workloads(quotastep.Delete)[0].UID != "g1" || step.Has(quotastep.Release) {
 		t.Errorf("the growth does not end first: %+v", step)
 	}
 	s.Owned.Workloads = s.Owned.Workloads[:1]
-	if step := queuedjob.Next(s); step.ReleaseQuota == nil {
+	if step := queuedjob.Next(s); !step.Has(quotastep.Release) {
 		t.Errorf("the Job keeps its quota: %+v", step)
 	}
 }

@@ -16,17 +16,17 @@ func hasGate(spec *corev1.PodSpec) bool {
 	return slices.Contains(spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.ElasticJobSchedulingGate})
 }
 
-// isGated reports whether the pods of a Job are created with Kueue's gate for elastic Jobs.
-func isGated(job *batchv1.Job) bool { return hasGate(&job.Spec.Template.Spec) }
+// hasElasticGate reports whether the pods of a Job are created with Kueue's gate for elastic Jobs.
+func hasElasticGate(job *batchv1.Job) bool { return hasGate(&job.Spec.Template.Spec) }
 
 // ungate removes Kueue's gate from the pods of a Job that runs. The Job never has more pods than quota is charged for, unless some are about to be
 // deleted.
 func (w *Step) ungate(s *Snapshot) {
-	if !isGated(s.Job) || s.Job.Status.Active == 0 || ptr.Deref(s.Job.Status.Ready, 0) >= s.Job.Status.Active {
+	if !hasElasticGate(s.Job) || s.Job.Status.Active == 0 || ptr.Deref(s.Job.Status.Ready, 0) >= s.Job.Status.Active {
 		return
 	}
 	w.readsPods = true
-	w.requeueWithin(podsEvery)
+	w.RequeueWithin(podsEvery)
 	if len(s.Owned.Pods) > int(needed(s.Job)) {
 		return
 	}

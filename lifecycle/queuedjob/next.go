@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -34,6 +35,7 @@ const (
 	whyNoQuota = "it runs without quota"
 	whyUser    = "it is suspended by its user"
 	whyDeleted = "its quota Workload was deleted"
+	whyClaims  = "its ResourceClaimTemplate was replaced by another one of its name"
 )
 
 // Next computes the next Step. Once a Step is empty, there is nothing to do until something changes or RequeueAfter has passed.
@@ -52,17 +54,18 @@ func Next(s *Snapshot) *Step {
 	default:
 		w.decide(s)
 	}
-	slices.SortFunc(w.DeleteWorkloads, func(a, b *kueue.Workload) int { return cmp.Compare(a.UID, b.UID) })
+	// Those of several Orphans are in no order.
+	slices.SortStableFunc(w.Writes, func(a, b quotastep.Write) int { return cmp.Compare(a.Workload.UID, b.Workload.UID) })
 	return w
 }
 
 // retire deletes quota Workloads that are not needed, once the pods of their Job have terminated.
 func (w *Step) retire(b Objects) {
 	if len(b.Pods) > 0 {
-		w.requeueWithin(podsEvery)
+		w.RequeueWithin(podsEvery)
 		return
 	}
-	w.DeleteWorkloads = append(w.DeleteWorkloads, b.Workloads...)
+	w.Do(quotastep.Delete, b.Workloads...)
 }
 
 func (w *Step) decide(s *Snapshot) {
@@ -73,7 +76,12 @@ func (w *Step) decide(s *Snapshot) {
 		return
 	}
 	if childjob.CannotEnd(s.Job) {
-		w.Conclude = s.Job
+		w.Job = &JobWrite{Kind: Conclude, Before: s.Job, After: withSuspend(s.Job, false)}
+		return
+	}
+	if childjob.IsRunning(s.Job) && childjob.ReplacesEarly(s.Job) {
+		// It was released by a version of the manager that did not set the field.
+		w.Job = &JobWrite{Kind: Adopt, Before: s.Job, After: childjob.ReplacingLate(s.Job)}
 		return
 	}
 	w.PriorityKept = s.UnknownPriority
@@ -84,26 +92,32 @@ func (w *Step) decide(s *Snapshot) {
 	case s.Refusal != "" && (workload == nil || !quotaworkload.HoldsQuota(workload)):
 		w.refuse(s, workload)
 	case workload == nil:
-		w.Create = newWorkload(s)
+		w.Do(quotastep.Create, newWorkload(s))
 		w.holdRunning(s, whyNoQuota)
 	case !workload.DeletionTimestamp.IsZero():
-		if w.stop(s, whyDeleted) {
-			w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
+		why := whyDeleted
+		if s.hasOtherClaims(workload) {
+			why = whyClaims
+		}
+		if w.stop(s, why) {
+			w.Do(quotastep.RemoveFinalizer, workload)
 		}
 	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished):
-		w.Reopen = workload
+		w.Do(quotastep.Reopen, workload)
 	case quotaworkload.HoldsQuota(workload) && quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
 		w.evict(s, workload)
 	default:
 		w.advance(s, workload)
 	}
-	w.expireDeactivated(s, workload)
+	if w.IsDeactivationExpired(workload, s.Now, s.Retention.AfterDeactivatedByKueue) {
+		w.DeleteExpired = workload
+	}
 }
 
 // workload returns the quota Workload of the Job, or nil if it has none.
 func (s *Snapshot) workload() *kueue.Workload {
 	for _, workload := range s.Owned.Workloads {
-		if workload.Name == nameOf(s.Job) {
+		if workload.Name == WorkloadName(s.Job) {
 			return workload
 		}
 	}
@@ -113,17 +127,17 @@ func (s *Snapshot) workload() *kueue.Workload {
 // refuse reports a Job that cannot be queued. Its quota Workload, if it has one, holds no quota.
 func (w *Step) refuse(s *Snapshot, workload *kueue.Workload) {
 	w.Refusal = s.Refusal
-	w.requeueWithin(workloadstatus.RecheckAfter)
+	w.RequeueWithin(workloadstatus.RecheckAfter)
 	w.holdRunning(s, whyNoQuota)
 	if workload != nil {
-		w.DeleteWorkloads = append(w.DeleteWorkloads, workload)
+		w.Do(quotastep.Delete, workload)
 	}
 }
 
 // holdRunning holds a Job that runs although no quota pays for it: a user has removed its quota Workload with the finalizer.
 func (w *Step) holdRunning(s *Snapshot, why string) {
 	if childjob.IsRunning(s.Job) && !childjob.IsEnding(s.Job) {
-		w.Hold, w.Why = s.Job, why
+		w.hold(s.Job, why)
 	}
 }
 
@@ -152,49 +166,27 @@ func (w *Step) wrapUp(s *Snapshot, workload *kueue.Workload, outcome *metav1.Con
 	switch {
 	case workload == nil:
 	case len(s.Owned.Pods) > 0:
-		w.requeueWithin(podsEvery)
+		w.RequeueWithin(podsEvery)
 	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished) || !workload.DeletionTimestamp.IsZero():
 		if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
-			w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
+			w.Do(quotastep.RemoveFinalizer, workload)
 			return
 		}
 		finished := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadFinished)
-		if kept := s.Retention.AfterFinished; kept != nil && finished != nil && w.isExpired(s, finished.LastTransitionTime.Time, kept) {
-			w.DeleteWorkloads = append(w.DeleteWorkloads, workload)
+		if kept := s.Retention.AfterFinished; kept != nil && finished != nil && w.IsExpired(finished.LastTransitionTime.Time, s.Now, kept.Duration) {
+			w.Do(quotastep.Delete, workload)
 		}
 	default:
-		ready := childjob.IsReady(s.Job)
-		w.Progress = &Progress{workload, readiness(workload, ready), outcome}
+		w.Progress(workload, quotastep.Readiness(workload, childjob.IsReady(s.Job)), outcome)
 	}
-}
-
-// expireDeactivated deletes a Job when the configured time has passed since the manager deactivated its quota Workload. Until then a user may
-// activate the quota Workload again.
-func (w *Step) expireDeactivated(s *Snapshot, workload *kueue.Workload) {
-	kept := s.Retention.AfterDeactivatedByKueue
-	if kept == nil || workload == nil {
-		return
-	}
-	if at := workloadstatus.DeactivatedAt(workload); at != nil && w.isExpired(s, *at, kept) {
-		w.DeleteExpired = workload
-	}
-}
-
-// isExpired reports whether an object was kept for long enough. Otherwise it requests a reconcile at the time of expiry.
-func (w *Step) isExpired(s *Snapshot, since time.Time, kept *metav1.Duration) bool {
-	left := since.Add(kept.Duration).Sub(s.Now)
-	if left > 0 {
-		w.requeueWithin(left)
-	}
-	return left <= 0
 }
 
 // evict takes the next step of an eviction: the Job is held, and releases its quota when none of its pods is left.
 func (w *Step) evict(s *Snapshot, workload *kueue.Workload) {
 	w.adjust(s, workload)
-	w.forgetReadiness(workload)
+	w.ForgetReadiness(workload)
 	if hasStopped, mayRelease := w.stop(s, workloadstatus.EvictionOf(workload).Message), w.dropGrowths(s); hasStopped && mayRelease && w.isUpToDate() {
-		w.ReleaseQuota = workload
+		w.Do(quotastep.Release, workload)
 	}
 }
 
@@ -209,17 +201,17 @@ func (w *Step) advance(s *Snapshot, workload *kueue.Workload) {
 	case IsSuspendedByUser(s.Job):
 		w.suspend(s, workload)
 	case lacksQuota || s.hasMoved(workload):
-		w.Reopen = workload
+		w.Do(quotastep.Reopen, workload)
 	case !holdsQuota || !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted):
 		w.holdRunning(s, whyNoQuota)
 	case !s.Charged[workload.UID]:
 		w.AwaitsEngine = true
 	case len(quotaworkload.Gates(workload)) == 0 && s.isResizable():
-		w.reportReadinessOf(workload, childjob.IsReadyWith(s.Job, s.paid(workload).Base))
+		w.ReportReadiness(workload, childjob.IsReadyWith(s.Job, s.paid(workload).Base))
 		w.resize(s, workload)
 		w.ungate(s)
 	case len(quotaworkload.Gates(workload)) == 0 && w.dropGrowths(s):
-		w.reportReadinessOf(workload, childjob.IsReady(s.Job))
+		w.ReportReadiness(workload, childjob.IsReady(s.Job))
 		w.release(s, workload)
 		w.ungate(s)
 	}
@@ -227,15 +219,17 @@ func (w *Step) advance(s *Snapshot, workload *kueue.Workload) {
 
 // suspend releases the quota of a Job that its user has suspended, once none of its pods is left.
 func (w *Step) suspend(s *Snapshot, workload *kueue.Workload) {
-	w.forgetReadiness(workload)
+	w.ForgetReadiness(workload)
 	if hasStopped, mayRelease := w.stop(s, whyUser), w.dropGrowths(s); hasStopped && mayRelease && w.isUpToDate() && quotaworkload.HoldsQuota(workload) {
-		w.ReleaseQuota = workload
+		w.Do(quotastep.Release, workload)
 	}
 }
 
 // isUpToDate reports whether the quota Workload needs no other write: it must be as it was read when it releases its quota. Since the gate of a
 // suspended Job is written first, its quota Workload cannot be admitted again.
-func (w *Step) isUpToDate() bool { return w.Change == nil && w.Progress == nil && w.Reclaim == nil }
+func (w *Step) isUpToDate() bool {
+	return !w.Has(quotastep.Change, quotastep.Progress, quotastep.Reclaim)
+}
 
 // stop holds the Job again and removes what its admission has added. It reports whether the Job has no pods and nothing is left to change.
 func (w *Step) stop(s *Snapshot, why string) bool {
@@ -243,16 +237,16 @@ func (w *Step) stop(s *Snapshot, why string) bool {
 	switch {
 	case childjob.IsEnding(job):
 	case childjob.IsNoticed(job):
-		w.Hold, w.Why = job, why
+		w.hold(job, why)
 	case childjob.IsHeld(job) && isUnnoticed(job):
-		w.ClearSuspended = job
-	case childjob.IsRunning(job) || wasReleased(job) && childjob.HasPods(job):
-	case len(s.Owned.Pods) > 0:
-		w.requeueWithin(podsEvery)
+		w.clearSuspended(job)
+	case childjob.IsRunning(job):
+	case childjob.IsRunEnding(job, s.Owned.Pods):
+		w.awaitPods(s)
 	case hasStarted(job):
-		w.ClearStart = job
+		w.clearStart(job)
 	case !isRestored(job):
-		w.Restore = job
+		w.Job = &JobWrite{Kind: Restore, Before: job, After: Restored(job)}
 	default:
 		return true
 	}
@@ -261,10 +255,6 @@ func (w *Step) stop(s *Snapshot, why string) bool {
 
 // hasStarted reports whether a Job may have had pods since its start time was last removed.
 func hasStarted(job *batchv1.Job) bool { return job.Status.StartTime != nil }
-
-// wasReleased reports whether a Job was released and may have, or get, pods since. The Job controller can be creating them although the Job shows
-// no start time and is held again: its status is newer than that only when it reports that the Job is suspended.
-func wasReleased(job *batchv1.Job) bool { return hasStarted(job) || !isRestored(job) }
 
 // isUnnoticed reports whether a user suspended a Job before the Job controller had noticed its release. Its condition Suspended is older than
 // the release: the Job controller may be about to create pods.
@@ -279,27 +269,37 @@ func (w *Step) release(s *Snapshot, workload *kueue.Workload) {
 	switch {
 	case !childjob.IsHeld(job):
 		return
+	case isUnnoticed(job):
+		w.clearSuspended(job)
+		return
+	case childjob.IsRunEnding(job, s.Owned.Pods):
+		w.ForgetReadiness(workload)
+		w.awaitPods(s)
+		w.AwaitsPods = true
+		return
 	case hasStarted(job):
 		// The Job controller sets the start time again. Until it is removed the API server accepts no change of the pod template.
-		if !childjob.HasPods(job) && len(s.Owned.Pods) == 0 {
-			w.ClearStart = job
-		} else {
-			w.requeueWithin(podsEvery)
-		}
+		w.clearStart(job)
 		return
 	}
+	w.readsPods = childjob.WasReleased(job)
 	updates := append([]childjob.Update{{By: "its admission would", Update: kueue.PodSetUpdate{
 		Labels: workloadstatus.PodLabels(workload, kueue.DefaultPodSetName),
 	}}}, childjob.UpdatesOf(workload, string(kueue.DefaultPodSetName))...)
 	released, err := childjob.Released(admitted(job, workload), chargedTemplate(workload), childjob.AssignmentOf(workload, string(kueue.DefaultPodSetName)), s.Flavors, updates...)
 	if err != nil {
 		w.Complaint = err.Error()
-		w.requeueWithin(workloadstatus.RecheckAfter)
+		w.RequeueWithin(workloadstatus.RecheckAfter)
 		return
 	}
-	// If the pods of its previous release exist, the quota is theirs again.
-	delete(released.Annotations, apis.UnnoticedAnnotation)
-	w.Release = &Release{workload, job, released}
+	w.Job = &JobWrite{Kind: Release, Before: job, After: released, Workload: workload}
+}
+
+// awaitPods leaves a Job as it is while pods of its previous run use its quota. Its status reports their end, unless it does not count them.
+func (w *Step) awaitPods(s *Snapshot) {
+	if len(s.Owned.Pods) > 0 {
+		w.RequeueWithin(podsEvery)
+	}
 }
 
 // chargedTemplate returns for how many and what pods a quota Workload is charged.
@@ -308,31 +308,4 @@ func chargedTemplate(workload *kueue.Workload) childjob.Template {
 		Pods:     elastic.Charged(workload, string(kueue.DefaultPodSetName), 0),
 		Requests: stageplan.PodRequests(&workload.Spec.PodSets[0].Template.Spec),
 	}
-}
-
-// readiness returns the condition PodsReady of a quota Workload.
-func readiness(workload *kueue.Workload, isReady bool) metav1.Condition {
-	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), isReady)
-}
-
-// reportReadinessOf records whether the pods that a quota Workload pays for are ready. If they have never been ready, the condition is not needed.
-func (w *Step) reportReadinessOf(workload *kueue.Workload, isReady bool) {
-	ready := readiness(workload, isReady)
-	old := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady)
-	if old == nil && ready.Status == metav1.ConditionTrue || old != nil && !isSame(old, &ready) {
-		w.Progress = &Progress{Workload: workload, Ready: ready}
-	}
-}
-
-// forgetReadiness records, for a Job that is held again, that its pods have not started.
-func (w *Step) forgetReadiness(workload *kueue.Workload) {
-	ready := workloadstatus.PodsNotStarted()
-	old := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady)
-	if old != nil && !isSame(old, &ready) {
-		w.Progress = &Progress{Workload: workload, Ready: ready}
-	}
-}
-
-func isSame(a, b *metav1.Condition) bool {
-	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }

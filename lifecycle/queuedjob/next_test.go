@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -54,7 +55,7 @@ func snapshot(job *batchv1.Job, w *kueue.Workload) *queuedjob.Snapshot {
 
 // waiting returns the quota Workload that Next creates for a Job.
 func waiting(job *batchv1.Job) *kueue.Workload {
-	w := queuedjob.Next(snapshot(job, nil)).Create
+	w := queuedjob.Next(snapshot(job, nil)).Workloads(quotastep.Create)[0]
 	w.UID, w.CreationTimestamp = "w1", metav1.NewTime(start)
 	return w
 }
@@ -73,7 +74,7 @@ func admission(w *kueue.Workload) *kueue.Admission {
 // running returns a Job that runs with what a quota Workload is admitted to.
 func running() (*batchv1.Job, *kueue.Workload) {
 	w := admitted(newJob())
-	job := queuedjob.Next(snapshot(newJob(), w)).Release.After
+	job := queuedjob.Next(snapshot(newJob(), w)).Job.After
 	job.Status = batchv1.JobStatus{StartTime: new(metav1.NewTime(start)), Active: 2}
 	return job, w
 }
@@ -97,7 +98,7 @@ func TestCreate(t *testing.T) {
 	job.Spec.Completions = new(int32(1))
 	s := snapshot(job, nil)
 	s.Priority.Value, s.Priority.Class = 7, kueue.NewWorkloadPriorityClassRef("high")
-	w := queuedjob.Next(s).Create
+	w := queuedjob.Next(s).Workloads(quotastep.Create)[0]
 	// The hash is that of Kueue: sha1 of "Job\nbatch\ntrain\nu1".
 	if w.Name != "job-train-e4af4" {
 		t.Errorf("name %q", w.Name)
@@ -124,21 +125,6 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// parts names the parts of a Step that are not empty.
-func parts(w *queuedjob.Step) string {
-	var all []string
-	note := func(name string) func(*queuedjob.Step) error {
-		return func(*queuedjob.Step) error { all = append(all, name); return nil }
-	}
-	_ = w.Write(&queuedjob.Writer{
-		Create: note("create"), Change: note("change"), Hold: note("hold"), Conclude: note("conclude"), ClearSuspended: note("clear-suspended"), ClearStart: note("clear-start"), Restore: note("restore"),
-		Release: note("release"), Admit: note("admit"), Adopt: note("adopt"), Ungate: note("ungate"), EndPods: note("end-pods"), Progress: note("progress"), Reclaim: note("reclaim"), ReleaseQuota: note("release-quota"),
-		Reopen: note("reopen"), RemoveFinalizers: note("remove-finalizers"), DeleteWorkloads: note("delete-workloads"), Report: note("report"),
-		DeleteExpired: note("delete-expired"),
-	})
-	return strings.Join(all, " ")
-}
-
 // A Workload that the manager has not made is named to the user, with the cure; the manager's own is not.
 func TestTaken(t *testing.T) {
 	w := waiting(newJob())
@@ -158,12 +144,25 @@ func TestTaken(t *testing.T) {
 func TestWriteReports(t *testing.T) {
 	reported := ""
 	err := queuedjob.Next(snapshot(newJob(), admitted(newJob()))).Write(&queuedjob.Writer{
-		Release: func(w *queuedjob.Step) error { w.Complaint = "rejected"; return nil },
-		Report:  func(w *queuedjob.Step) error { reported = w.Complaint; return nil },
+		Job:    func(w *queuedjob.Step) error { w.Complaint = "rejected"; return nil },
+		Report: func(w *queuedjob.Step) error { reported = w.Complaint; return nil },
 	})
 	if err != nil || reported != "rejected" {
 		t.Errorf("reported %q, error %v", reported, err)
 	}
+}
+
+// claimed makes a quota Workload one that is charged for the devices of a ResourceClaimTemplate, by its UID.
+func claimed(w *kueue.Workload, template string) *kueue.Workload {
+	w.Spec.PodSets[0].Template.Annotations = map[string]string{apis.ClaimTemplatesAnnotation: "devices=" + template}
+	return w
+}
+
+// claiming makes the pods of a Job claim the devices of a ResourceClaimTemplate.
+func claiming(s *queuedjob.Snapshot, template string) *queuedjob.Snapshot {
+	s.Template = s.Template.DeepCopy()
+	metav1.SetMetaDataAnnotation(&s.Template.ObjectMeta, apis.ClaimTemplatesAnnotation, "devices="+template)
+	return s
 }
 
 func TestNext(t *testing.T) {
@@ -311,6 +310,26 @@ func TestNext(t *testing.T) {
 			job.Labels[apis.QueueLabel] = "other"
 			return snapshot(job, admitted(newJob()))
 		}, "reopen"},
+		"its ResourceClaimTemplate is replaced while it waits": {func() *queuedjob.Snapshot {
+			return claiming(snapshot(newJob(), claimed(waiting(newJob()), "old")), "new")
+		}, "change"},
+		"its ResourceClaimTemplate is replaced after its admission": {func() *queuedjob.Snapshot {
+			return claiming(snapshot(newJob(), claimed(admitted(newJob()), "old")), "new")
+		}, "reopen"},
+		"its ResourceClaimTemplate is replaced while it runs": {func() *queuedjob.Snapshot {
+			job, w := running()
+			return claiming(snapshot(job, claimed(w, "old")), "new")
+		}, "reopen"},
+		"its ResourceClaimTemplate is the one that it is charged for": {func() *queuedjob.Snapshot {
+			job, w := running()
+			return claiming(snapshot(job, claimed(w, "new")), "new")
+		}, ""},
+		"its ResourceClaimTemplate is replaced by one that cannot be charged": {func() *queuedjob.Snapshot {
+			job, w := running()
+			s := snapshot(job, claimed(w, "old"))
+			s.Refusal = "claims devices for which no quota is charged"
+			return s
+		}, "reopen"},
 		"its user limits its time after its reservation": {func() *queuedjob.Snapshot {
 			job := newJob()
 			job.Labels[apis.MaxExecTimeLabel] = "60"
@@ -325,7 +344,7 @@ func TestNext(t *testing.T) {
 			w := waiting(newJob())
 			w.DeletionTimestamp = new(metav1.NewTime(start))
 			return snapshot(newJob(), w)
-		}, "remove-finalizers"},
+		}, "remove-finalizer"},
 		"its quota Workload was finished by another user": {func() *queuedjob.Snapshot {
 			job, w := running()
 			w.Status.Conditions = append(w.Status.Conditions, *workloadstatus.Succeeded("forged"))
@@ -352,7 +371,7 @@ func TestNext(t *testing.T) {
 			s := snapshot(newJob(), nil)
 			s.Orphans["u1"], s.Job = queuedjob.Objects{Workloads: []*kueue.Workload{admitted(newJob())}}, nil
 			return s
-		}, "delete-workloads"},
+		}, "delete"},
 		"it was deleted, and a pod is left": {func() *queuedjob.Snapshot {
 			s := snapshot(newJob(), nil)
 			s.Orphans["u1"], s.Job = queuedjob.Objects{Workloads: []*kueue.Workload{admitted(newJob())}, Pods: []*corev1.Pod{pod}}, nil
@@ -387,7 +406,7 @@ func TestRetention(t *testing.T) {
 	deactivated := waiting(newJob())
 	deactivated.Spec.Active = new(false)
 	deactivated = workloadstatus.Merge(deactivated, new(workloadstatus.Evicted(deactivated, e, start)))
-	for kept, want := range map[time.Duration][2]string{30 * time.Minute: {"delete-workloads", "delete-expired"}, 2 * time.Hour: {"", ""}} {
+	for kept, want := range map[time.Duration][2]string{30 * time.Minute: {"delete", "delete-expired"}, 2 * time.Hour: {"", ""}} {
 		for i, s := range []*queuedjob.Snapshot{snapshot(job, w), snapshot(newJob(), deactivated)} {
 			s.Retention = configapi.WorkloadRetentionPolicy{
 				AfterFinished: &metav1.Duration{Duration: kept}, AfterDeactivatedByKueue: &metav1.Duration{Duration: kept},
@@ -422,8 +441,8 @@ func TestReclaimIndexed(t *testing.T) {
 			w := admitted(job)
 			job.Status.CompletedIndexes, job.Status.FailedIndexes = c.completed, &c.failed
 			got := int32(0)
-			if reclaim := queuedjob.Next(snapshot(job, w)).Reclaim; reclaim != nil {
-				got = reclaim.Pods[0].Count
+			if reclaim := queuedjob.Next(snapshot(job, w)).Of(quotastep.Reclaim); len(reclaim) > 0 {
+				got = reclaim[0].Reclaimable[0].Count
 			}
 			if got != c.want {
 				t.Errorf("%d reclaimable pods, want %d", got, c.want)
@@ -441,13 +460,13 @@ func TestReclaimPartial(t *testing.T) {
 	smaller := admission(w)
 	smaller.PodSetAssignments[0].Count = new(int32(50))
 	w = workloadstatus.Merge(w, new(workloadstatus.Admitted(w, smaller, start)))
-	job = queuedjob.Next(snapshot(job, w)).Release.After
+	job = queuedjob.Next(snapshot(job, w)).Job.After
 	for _, c := range []struct{ succeeded, writes, held int32 }{{0, 0, 50}, {950, 0, 50}, {951, 1, 49}, {990, 1, 10}, {999, 1, 1}, {1000, 0, 1}} {
 		job.Status = batchv1.JobStatus{StartTime: new(metav1.NewTime(start)), Succeeded: c.succeeded}
 		writes := int32(0)
-		for step := queuedjob.Next(snapshot(job, w)); step.Reclaim != nil && writes < 100; step = queuedjob.Next(snapshot(job, w)) {
+		for step := queuedjob.Next(snapshot(job, w)); step.Has(quotastep.Reclaim) && writes < 100; step = queuedjob.Next(snapshot(job, w)) {
 			w = w.DeepCopy()
-			w.Status.ReclaimablePods = step.Reclaim.Pods
+			w.Status.ReclaimablePods = step.Of(quotastep.Reclaim)[0].Reclaimable
 			writes++
 		}
 		if held := elastic.Held(w, "main"); writes != c.writes || held != c.held {
@@ -487,7 +506,7 @@ func TestPartial(t *testing.T) {
 			if got := parts(step); got != "release" {
 				t.Fatalf("%q, want a release", got)
 			}
-			released := step.Release.After
+			released := step.Job.After
 			if *released.Spec.Parallelism != 3 || *released.Spec.Completions != c.wantCompletions || released.Annotations[apis.SizeAnnotation] != "4" {
 				t.Errorf("released with %d pods, %d completions, %v", *released.Spec.Parallelism, *released.Spec.Completions, released.Annotations)
 			}

@@ -9,7 +9,6 @@
 package queuedjob
 
 import (
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -70,12 +69,4 @@ func IsQueued(job *batchv1.Job) bool {
 func IsSuspendedByUser(job *batchv1.Job) bool {
 	_, suspended := job.Annotations[apis.SuspendedAnnotation]
 	return suspended
-}
-
-// Unconfirmed returns a copy of a held Job that does not report that it is suspended.
-func Unconfirmed(job *batchv1.Job) *batchv1.Job {
-	after := job.DeepCopy()
-	delete(after.Annotations, apis.UnnoticedAnnotation)
-	after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended })
-	return after
 }

@@ -1,152 +1,139 @@
 package queuedjob
 
 import (
+	"fmt"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// A Step contains the writes of one reconcile. The order of the fields is the order of the writes.
+// A Step contains the writes of one reconcile: see Write for their order.
 type Step struct {
-	// Create is the quota Workload or the growth that is missing, or nil.
-	Create *kueue.Workload
-	// Admit is the quota Workload of a Job that ran before the admission policies, and what it is admitted to, or nil.
-	Admit *Admit
-	// Adopt is such a Job, or one that was suspended, with what makes it a queued Job, or nil.
-	Adopt *batchv1.Job
-	// Change updates a quota Workload with wrong gates, queue, priority or pods, or is nil.
-	Change *Change
-	// Hold is a running Job that may no longer run, or nil. Why is the reason for its user.
-	Hold *batchv1.Job
-	Why  string
-	// Conclude is a held Job whose outcome is decided, but cannot be written while it is held, or nil.
-	Conclude *batchv1.Job
-	// ClearSuspended is a held Job whose condition Suspended must be removed, or nil: the Job controller reports it again when it has read that
-	// the Job is suspended.
-	ClearSuspended *batchv1.Job
-	// ClearStart is a held Job without pods whose start time must be removed before its pod template can be changed, or nil.
-	ClearStart *batchv1.Job
-	// Restore is a held Job without pods that still contains fields which an admission added, or nil.
-	Restore *batchv1.Job
-	// Release is the Job as it must be to run, or nil.
-	Release *Release
-	// Resize is an elastic Job that runs with another size, or nil.
-	Resize *Resize
+	quotastep.Step
+	// Job is what happens to the Job, or nil.
+	Job *JobWrite
 	// Ungate has pods of a Job that runs and still has Kueue's gate for elastic Jobs in its pod template.
 	Ungate []*corev1.Pod
 	// EndPods has pods of a Job that is being deleted, which the Job controller does not end.
 	EndPods []*corev1.Pod
-	// Progress has the conditions PodsReady and Finished that differ, or is nil.
-	Progress *Progress
-	// Reclaim has the reclaimable pods, if they have changed, or is nil.
-	Reclaim *Reclaim
-	// ReleaseQuota is the quota Workload of a suspended or evicted Job whose pods have terminated, or nil.
-	ReleaseQuota *kueue.Workload
-	// Reopen is a quota Workload that is not for what the Job needs, or nil. It is deleted and created again.
-	Reopen *kueue.Workload
-	// RemoveFinalizers has quota Workloads whose finalizer is no longer needed.
-	RemoveFinalizers []*kueue.Workload
-	// DeleteWorkloads has quota Workloads that are no longer needed.
-	DeleteWorkloads []*kueue.Workload
 	// DeleteExpired is a quota Workload that has been deactivated for so long that its Job is deleted, or nil.
 	DeleteExpired *kueue.Workload
 	// Refusal, Complaint and PriorityKept are for the user of the Job: why it cannot be queued, why it cannot be released, and that it names a
 	// priority class which does not exist.
 	Refusal, Complaint, PriorityKept string
-	// AwaitsEngine is true if the engine may not have observed yet an admission that the cache shows.
-	AwaitsEngine bool
-	// RequeueAfter is when to reconcile again without a change, or zero.
-	RequeueAfter time.Duration
+	// AwaitsPods is true if the Job is admitted, and held until the pods of its previous run have terminated.
+	AwaitsPods bool
 
 	// readsPods is true if the Step depends on the pods of the Job.
 	readsPods bool
 }
 
-// An Admit admits a quota Workload, whatever the quota.
-type Admit struct {
-	Workload  *kueue.Workload
-	Admission *kueue.Admission
-}
+// A JobWriteKind is the kind of a JobWrite: a verb.
+type JobWriteKind string
 
-// A Change updates the metadata or the spec of a quota Workload.
-type Change struct{ Before, After *kueue.Workload }
+// What happens to a Job.
+const (
+	// Adopt makes a Job that was there before the admission policies a queued Job, or one that runs a Job that does not replace pods early.
+	Adopt JobWriteKind = "adopt"
+	// Hold suspends a running Job that may no longer run.
+	Hold JobWriteKind = "hold"
+	// Conclude lets a held Job end whose outcome is decided, but cannot be written while it is held.
+	Conclude JobWriteKind = "conclude"
+	// ClearSuspended removes the condition Suspended of a held Job, and the annotation that demands this, in one write: the Job controller reports the
+	// condition again when it has read that the Job is suspended.
+	ClearSuspended JobWriteKind = "clear-suspended"
+	// ClearStart removes the start time of a held Job without pods. Until then the API server accepts no change of its pod template.
+	ClearStart JobWriteKind = "clear-start"
+	// Restore removes the fields that an admission has added to a held Job without pods.
+	Restore JobWriteKind = "restore"
+	// Release lets a Job run.
+	Release JobWriteKind = "release"
+	// Resize changes the size of an elastic Job that runs.
+	Resize JobWriteKind = "resize"
+)
 
-// A Release lets a Job run.
-type Release struct {
-	Workload      *kueue.Workload
+// A JobWrite is a write to the Job.
+type JobWrite struct {
+	Kind          JobWriteKind
 	Before, After *batchv1.Job
+	// Why is the reason for the user, for Hold, and Workload the quota Workload that is admitted, for Release.
+	Why      string
+	Workload *kueue.Workload
 }
 
-// A Resize changes the size of a Job that runs.
-type Resize struct{ Before, After *batchv1.Job }
+// IsLocked reports whether the Job must have the version that was read: its user may have resumed or resized it, and it may have been released with fewer
+// pods. The others only set spec.suspend.
+func (w *JobWrite) IsLocked() bool { return w.Kind != Hold && w.Kind != Conclude }
 
-// A Progress is what a quota Workload reports about the pods of its Job.
-type Progress struct {
-	Workload *kueue.Workload
-	// Ready has no type if the condition PodsReady is not written.
-	Ready metav1.Condition
-	// Finished is nil while the quota Workload is needed.
-	Finished *metav1.Condition
+// IsOfStatus reports whether the status of the Job is written.
+func (w *JobWrite) IsOfStatus() bool { return w.Kind == ClearSuspended || w.Kind == ClearStart }
+
+// Complain reports to the user of the Job why it is not written.
+func (w *Step) Complain(format string, err error) {
+	w.Complaint, w.RequeueAfter = fmt.Sprintf(format, err), workloadstatus.RecheckAfter
 }
 
-// Reclaim has the pods of a quota Workload whose quota is no longer needed.
-type Reclaim struct {
-	Workload *kueue.Workload
-	Pods     []kueue.ReclaimablePod
+func (w *Step) hold(job *batchv1.Job, why string) {
+	w.Job = &JobWrite{Kind: Hold, Before: job, After: withSuspend(job, true), Why: why}
+}
+
+func (w *Step) clearStart(job *batchv1.Job) {
+	after := job.DeepCopy()
+	after.Status.StartTime = nil
+	w.Job = &JobWrite{Kind: ClearStart, Before: job, After: after}
+}
+
+func (w *Step) clearSuspended(job *batchv1.Job) {
+	after := job.DeepCopy()
+	delete(after.Annotations, apis.UnnoticedAnnotation)
+	after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended })
+	w.Job = &JobWrite{Kind: ClearSuspended, Before: job, After: after}
+}
+
+func withSuspend(job *batchv1.Job, suspend bool) *batchv1.Job {
+	after := job.DeepCopy()
+	after.Spec.Suspend = &suspend
+	return after
 }
 
 // NeedsLive reports whether the Step lets a Job run or releases quota, which must not be decided on cached objects: the cache may not show yet
 // that the Job was released, and does not have its pods.
 func (w *Step) NeedsLive() bool {
-	endsQuota := w.Progress != nil && w.Progress.Finished != nil && w.Progress.Workload.Status.Admission != nil
-	return endsQuota || w.readsPods || w.Resize != nil || w.Hold != nil || w.ClearStart != nil || w.ReleaseQuota != nil || w.Reopen != nil ||
-		slices.ContainsFunc(w.RemoveFinalizers, func(workload *kueue.Workload) bool { return !quotaworkload.IsTrue(workload, kueue.WorkloadFinished) }) ||
-		len(w.DeleteWorkloads) > 0
+	needsLive := w.Job != nil && (w.Job.Kind == Resize || w.Job.Kind == Hold || w.Job.Kind == ClearStart)
+	return w.readsPods || needsLive || w.Has(quotastep.Release, quotastep.Reopen, quotastep.Delete) || slices.ContainsFunc(w.Writes, func(write quotastep.Write) bool {
+		endsQuota := write.Kind == quotastep.Progress && write.Finished != nil && write.Workload.Status.Admission != nil
+		return endsQuota || write.Kind == quotastep.RemoveFinalizer && !quotaworkload.IsTrue(write.Workload, kueue.WorkloadFinished)
+	})
 }
 
-// requeueWithin requests another reconcile after left, or earlier. It does nothing if left is zero.
-func (w *Step) requeueWithin(left time.Duration) {
-	w.RequeueAfter = workloadstatus.Sooner(w.RequeueAfter, left)
-}
-
-// A Writer writes the parts of a Step. The order of the functions is the order of the writes.
+// A Writer writes the parts of a Step.
 type Writer struct {
-	Create, Admit, Adopt, Change, Hold, Conclude, ClearSuspended, ClearStart, Restore, Release, Resize, Ungate, EndPods, Progress, Reclaim, ReleaseQuota, Reopen,
-	RemoveFinalizers, DeleteWorkloads, DeleteExpired, Report func(*Step) error
+	Job, Ungate, EndPods, DeleteExpired, Report func(*Step) error
+	// Quota carries out writes to quota Workloads in their order. It is called several times.
+	Quota func([]quotastep.Write) error
 }
 
 // Write writes a Step, and stops at the first error: later writes may rely on earlier ones.
 func (w *Step) Write(to *Writer) error {
+	quota := func(kinds ...quotastep.Kind) func(*Step) error {
+		return func(w *Step) error { return w.WriteOf(to.Quota, kinds...) }
+	}
 	for _, part := range []struct {
 		isNeeded bool
 		write    func(*Step) error
 	}{
-		{w.Create != nil, to.Create},
-		{w.Admit != nil, to.Admit},
-		{w.Adopt != nil, to.Adopt},
-		{w.Change != nil, to.Change},
-		{w.Hold != nil, to.Hold},
-		{w.Conclude != nil, to.Conclude},
-		{w.ClearSuspended != nil, to.ClearSuspended},
-		{w.ClearStart != nil, to.ClearStart},
-		{w.Restore != nil, to.Restore},
-		{w.Release != nil, to.Release},
-		{w.Resize != nil, to.Resize},
+		{true, quota(quotastep.Create, quotastep.Admit, quotastep.Change)},
+		{w.Job != nil, to.Job},
 		{len(w.Ungate) > 0, to.Ungate},
 		{len(w.EndPods) > 0, to.EndPods},
-		{w.Progress != nil, to.Progress},
-		{w.Reclaim != nil, to.Reclaim},
-		{w.ReleaseQuota != nil, to.ReleaseQuota},
-		{w.Reopen != nil, to.Reopen},
-		{len(w.RemoveFinalizers) > 0, to.RemoveFinalizers},
-		{len(w.DeleteWorkloads) > 0, to.DeleteWorkloads},
+		{true, quota(quotastep.Progress, quotastep.Reclaim, quotastep.Release, quotastep.Reopen, quotastep.RemoveFinalizer, quotastep.Delete)},
 		{w.DeleteExpired != nil, to.DeleteExpired},
 	} {
 		if !part.isNeeded {
@@ -157,7 +144,7 @@ func (w *Step) Write(to *Writer) error {
 		}
 	}
 	// A write above can have found what to report.
-	if w.Refusal+w.Complaint+w.PriorityKept != "" {
+	if w.AwaitsPods || w.Refusal+w.Complaint+w.PriorityKept != "" {
 		return to.Report(w)
 	}
 	return nil

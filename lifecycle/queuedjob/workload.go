@@ -12,17 +12,19 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadname"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// nameOf returns the name of the quota Workload of a Job.
-func nameOf(job *batchv1.Job) string {
+// WorkloadName returns the name of the quota Workload of a Job.
+func WorkloadName(job *batchv1.Job) string {
 	return workloadname.Of(workloadname.Owner{Kind: "Job", Group: batchv1.GroupName, Name: job.Name, UID: job.UID}, "")
 }
 
@@ -36,7 +38,7 @@ func newWorkload(s *Snapshot) *kueue.Workload {
 	job := s.Job
 	workload := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: job.Namespace, Name: nameOf(job),
+			Namespace: job.Namespace, Name: WorkloadName(job),
 			Labels:          map[string]string{apis.JobUIDLabel: string(job.UID), apis.JobLabel: job.Name},
 			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
@@ -78,7 +80,7 @@ func (s *Snapshot) podSet() kueue.PodSet {
 
 // isSamePodSet compares the demand of two pod sets. It ignores defaults that the API server has added.
 func isSamePodSet(a, b *kueue.PodSet) bool {
-	return a.Name == b.Name && a.Count == b.Count && ptr.Equal(a.MinCount, b.MinCount) &&
+	return a.Name == b.Name && a.Count == b.Count && ptr.Equal(a.MinCount, b.MinCount) && device.IsSame(&a.Template, &b.Template) &&
 		equality.Semantic.DeepEqual(stageplan.PodRequests(&a.Template.Spec), stageplan.PodRequests(&b.Template.Spec))
 }
 
@@ -93,7 +95,7 @@ func executionTimeOf(job *batchv1.Job) *int32 {
 
 // gate writes the gates that the quota Workload should have: those of other controllers on the Job, and that of a suspension by the user.
 func (s *Snapshot) gate(workload *kueue.Workload) {
-	gates := slices.DeleteFunc(quotaworkload.Gates(s.Job), func(gate string) bool { return strings.HasPrefix(gate, "tranche.dev/") })
+	gates := quotaworkload.GatesOfOthers(s.Job)
 	if IsSuspendedByUser(s.Job) {
 		gates = append(gates, apis.SuspendedGate)
 	}
@@ -124,8 +126,8 @@ func (s *Snapshot) prioritize(workload *kueue.Workload) {
 
 // changeTo changes a quota Workload if it differs, unless another one is changed in this Step.
 func (w *Step) changeTo(before, after *kueue.Workload) {
-	if w.Change == nil && (!equality.Semantic.DeepEqual(after.Annotations, before.Annotations) || !equality.Semantic.DeepEqual(after.Spec, before.Spec)) {
-		w.Change = &Change{before, after}
+	if !w.Has(quotastep.Change) && (!equality.Semantic.DeepEqual(after.Annotations, before.Annotations) || !equality.Semantic.DeepEqual(after.Spec, before.Spec)) {
+		w.Change(before, after)
 	}
 }
 
@@ -183,9 +185,19 @@ func (s *Snapshot) reclaimable(workload *kueue.Workload) []kueue.ReclaimablePod 
 	return nil
 }
 
-// lacksQuota reports whether a quota Workload that holds quota is charged for less than the Job needs: the Job was enlarged while it waited for
-// its AdmissionChecks or its release, or pods that were reported as reclaimable have to run again. An elastic Job that runs is resized instead.
+// hasOtherClaims reports whether a quota Workload that holds quota was charged for devices of other ResourceClaimTemplates than those that pods of the
+// Job would claim now. Existing pods may use either.
+func (s *Snapshot) hasOtherClaims(workload *kueue.Workload) bool {
+	return quotaworkload.HoldsQuota(workload) && !device.IsSame(&workload.Spec.PodSets[0].Template, s.Template)
+}
+
+// lacksQuota reports whether a quota Workload that holds quota may be charged for less than the Job needs: the Job was enlarged while it waited for
+// its AdmissionChecks or its release, its ResourceClaimTemplates were replaced, or pods that were reported as reclaimable have to run again. An elastic
+// Job that runs is resized instead if its size differs.
 func (s *Snapshot) lacksQuota(workload *kueue.Workload) bool {
+	if s.hasOtherClaims(workload) {
+		return true
+	}
 	if s.isResizable() || !quotaworkload.HoldsQuota(workload) {
 		return false
 	}
@@ -211,6 +223,6 @@ func (w *Step) reclaim(s *Snapshot, workload *kueue.Workload) {
 	}
 	pods := s.reclaimable(workload)
 	if !equality.Semantic.DeepEqual(pods, workload.Status.ReclaimablePods) && len(pods)+len(workload.Status.ReclaimablePods) > 0 {
-		w.Reclaim = &Reclaim{workload, pods}
+		w.Reclaim(workload, pods)
 	}
 }

@@ -487,8 +487,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestNobodysPods: pods in no gang get no fields.
-func TestNobodysPods(t *testing.T) {
+// TestPodsInNoGang: pods in no gang get no fields.
+func TestPodsInNoGang(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b"))
 	for name, provider := range providers() {
 		gangSet, err := schedulergang.New(js, plan(t, js), provider)

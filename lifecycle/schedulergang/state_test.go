@@ -144,8 +144,8 @@ func TestNoState(t *testing.T) {
 	}
 }
 
-// TestTell: the status of a gang is read from what different schedulers write.
-func TestTell(t *testing.T) {
+// TestStatusOf: the status of a gang is read from what different schedulers write.
+func TestStatusOf(t *testing.T) {
 	condition := func(kind, status, at, message string) any {
 		return map[string]any{"type": kind, "status": status, "lastTransitionTime": at, "message": message}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -13,14 +14,9 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
-
-// An AdmitWorkload admits a quota Workload, whatever the quota.
-type AdmitWorkload struct {
-	Workload  *kueue.Workload
-	Admission *kueue.Admission
-}
 
 // A StopJobSet suspends a JobSet that ran when Tranche was installed.
 type StopJobSet struct {
@@ -56,32 +52,32 @@ func (w *Step) adopt(s *jobsetstate.Snapshot) {
 	workload := st.workload
 	switch {
 	case workload == nil:
-		w.CreateWorkloads = append(w.CreateWorkloads, adoption.Marked(newWorkload(s, st)))
+		w.Do(quotastep.Create, adoption.Marked(newWorkload(s, st)))
 		return
 	case !workload.DeletionTimestamp.IsZero():
 		w.removeFinalizer(workload)
 	case quotaworkload.IsTrue(workload, kueue.WorkloadFinished):
-		w.Reopen = append(w.Reopen, workload)
+		w.Do(quotastep.Reopen, workload)
 	case quotaworkload.HoldsQuota(workload) && quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
 		eviction := workloadstatus.EvictionOf(workload)
 		w.Stop = &StopJobSet{cmp.Or(eviction.Message, eviction.Reason, kueue.WorkloadEvicted), ptr.Deref(workload.Spec.Active, true)}
-	case !adoption.IsMarked(workload):
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, adoption.Marked(workload)})
-	case !quotaworkload.HoldsQuota(workload):
-		w.AdmitWorkload = &AdmitWorkload{workload, s.Target.Admission(workload)}
-	case slices.Contains(quotaworkload.Gates(workload), apis.AdoptionGate):
+	case !adoption.IsMarked(workload) || !quotaworkload.HoldsQuota(workload):
+		w.AdmitAsItIs(s.Target, workload)
+	case quotaworkload.HasGate(workload, apis.AdoptionGate):
 		after := workload.DeepCopy()
 		quotaworkload.SetGates(after, slices.DeleteFunc(quotaworkload.Gates(workload), func(gate string) bool { return gate == apis.AdoptionGate }))
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{workload, after})
+		w.Change(workload, after)
 	default:
 		w.NoteStarted = !jobsetstate.IsStarted(s.JobSet)
-		w.reportReadiness(st, workload, st.isSteady())
+		w.ReportReadiness(workload, st.isSteady())
 	}
 	if quotaworkload.HoldsQuota(workload) {
 		w.Conditions = jobsetstatus.JobSetProgress(s.JobSet, summary(s, stages))
 	}
 }
 
-// markJobs labels the Jobs of a JobSet that was there when Tranche was installed, so that the admission policies guard them, also those that its
-// controller creates later.
-func (w *Step) markJobs(s *jobsetstate.Snapshot) { w.MarkJobs = jobsetstate.UnmarkedJobs(s) }
+// ranBefore reports whether Jobs of a stage that holds no quota were started while no admission policy was in force: Tranche was removed and installed
+// again. Such a stage is charged as it is, like a JobSet that ran before, and the stages that have not started are held again.
+func ranBefore(s *jobsetstate.Snapshot, st *stage) bool {
+	return s.StartedTarget != nil && !st.stale && !st.holdsQuota() && slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return s.StartedBefore[job.Name] })
+}

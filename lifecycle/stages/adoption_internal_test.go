@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -14,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/adoption"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // TestAdopt takes JobSets that ran when Tranche was installed, with one quota Workload for all of their Jobs, through their states. No Job is
@@ -61,8 +63,11 @@ func TestAdopt(t *testing.T) {
 		"a Job that its controller resumes later": {
 			world: world{jobs: map[string]string{"init": "held"}}, workload: "marked", want: []string{"admit init.train in q"},
 		},
-		"finished":                 {world: world{over: jobset.JobSetCompleted, jobs: map[string]string{"init": "complete"}}, workload: "marked admitted", want: []string{"finish init.train=Succeeded"}},
-		"a Job that is marked":     {world: world{jobs: map[string]string{"init": "running marked"}}, workload: "marked", want: []string{"admit init.train in q"}},
+		"finished":             {world: world{over: jobset.JobSetCompleted, jobs: map[string]string{"init": "complete"}}, workload: "marked admitted", want: []string{"finish init.train=Succeeded"}},
+		"a Job that is marked": {world: world{jobs: map[string]string{"init": "running marked"}}, workload: "marked", want: []string{"admit init.train in q"}},
+		"a Job that replaces pods that still terminate": {
+			world: world{jobs: map[string]string{"init": "running marked early"}}, workload: "marked", want: []string{"mark init-0", "admit init.train in q"},
+		},
 		"a Job that is deleted":    {world: world{jobs: map[string]string{"init": "running deleted"}}, workload: "marked", want: []string{"admit init.train in q"}},
 		"a Job that has completed": {world: world{jobs: map[string]string{"init": "complete"}}, workload: "marked", want: []string{"admit init.train in q"}},
 	} {
@@ -79,6 +84,60 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestRanBefore: a stage whose Job was started while Tranche was not installed is charged as it is. The stages that have not started stay held, and a Job
+// that runs without quota for another reason is not charged.
+func TestRanBefore(t *testing.T) {
+	both := map[string]string{"init": "admitted", "train": "closed"}
+	for name, tc := range map[string]struct {
+		world   world
+		started []string
+		mark    bool
+		want    []string
+	}{
+		"its quota Workload is marked first": {
+			world: world{workloads: both, jobs: map[string]string{"init": "running", "train": "running"}}, started: []string{"train-0"},
+			want: []string{"mark train gates=tranche.dev/stage,tranche.dev/adoption"},
+		},
+		"and then admitted": {
+			world: world{workloads: both, jobs: map[string]string{"init": "running", "train": "running"}}, started: []string{"train-0"}, mark: true,
+			want: []string{"admit train in q"},
+		},
+		"a stage that is held stays held": {
+			world: world{workloads: both, jobs: map[string]string{"init": "running", "train": "held"}}, mark: true,
+			want: []string{"unmark train gates=tranche.dev/stage"},
+		},
+		"a stage that holds its quota": {world: world{workloads: both, jobs: map[string]string{"init": "running", "train": "held"}}, started: []string{"init-0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.world.started = true
+			s := tc.world.build(t)
+			s.StartedBefore = map[string]bool{}
+			for _, job := range tc.started {
+				s.StartedBefore[job] = true
+				s.StartedTarget = &adoption.Target{Queue: &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}}
+			}
+			if tc.mark {
+				s.Owned.Workloads[1] = adoption.Marked(s.Owned.Workloads[1])
+			}
+			w := Next(s)
+			var got []string
+			for _, change := range w.Of(quotastep.Change) {
+				verb := "unmark "
+				if change.After.Annotations[apis.AdoptedAnnotation] != "" {
+					verb = "mark "
+				}
+				got = append(got, verb+change.After.Name+" gates="+strings.Join(quotaworkload.Gates(change.After), ","))
+			}
+			for _, x := range w.Of(quotastep.Admit) {
+				got = append(got, "admit "+x.Workload.Name+" in "+string(x.Admission.ClusterQueue))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // adoptable returns what the manager reads of a JobSet that ran when Tranche was installed.
 func adoptable(t *testing.T, w world, words, refusal string) *jobsetstate.Snapshot {
 	t.Helper()
@@ -88,6 +147,9 @@ func adoptable(t *testing.T, w world, words, refusal string) *jobsetstate.Snapsh
 	}
 	for _, job := range s.Owned.Jobs {
 		delete(job.Labels, apis.HoldLabel)
+		if !strings.Contains(w.jobs["init"], "early") {
+			job.Spec.PodReplacementPolicy = new(batchv1.Failed)
+		}
 		for word, label := range map[string]string{"marked": apis.HoldAdopted, "labelled": apis.HoldValue} {
 			if strings.Contains(w.jobs["init"], word) {
 				metav1.SetMetaDataLabel(&job.ObjectMeta, apis.HoldLabel, label)
@@ -124,8 +186,8 @@ func renderAdoption(w *Step) []string {
 	for _, job := range w.MarkJobs {
 		lines = append(lines, "mark "+job.Name)
 	}
-	if w.AdmitWorkload != nil {
-		lines = append(lines, "admit "+w.AdmitWorkload.Workload.Name+" in "+string(w.AdmitWorkload.Admission.ClusterQueue))
+	for _, x := range w.Of(quotastep.Admit) {
+		lines = append(lines, "admit "+x.Workload.Name+" in "+string(x.Admission.ClusterQueue))
 	}
 	switch {
 	case w.Stop != nil && w.Stop.Requeues:

@@ -12,12 +12,12 @@ import (
 // TestReplacedClaims: the pods claim another number of devices than the stage was charged for, whether it holds quota or not. Its quota
 // Workload is deleted, which holds its Jobs, and is recreated.
 func TestReplacedClaims(t *testing.T) {
-	for name, workloads := range map[string]map[string]string{
-		"holds quota":     {"init": "admitted", "train": "closed"},
-		"waits for quota": {"init": "waiting", "train": "closed"},
+	for name, stage := range map[string]struct{ workload, job string }{
+		"holds quota":     {"admitted", "running"},
+		"waits for quota": {"waiting", "held"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := world{started: true, workloads: workloads, jobs: map[string]string{"init": "running"}}.build(t)
+			s := world{started: true, workloads: map[string]string{"init": stage.workload, "train": "closed"}, jobs: map[string]string{"init": stage.job}}.build(t)
 			s.Plan.Stages[0].PodSets[0].Template.Annotations = map[string]string{apis.ClaimTemplatesAnnotation: "eight=new"}
 			if diff := cmp.Diff([]string{"remove init"}, render(Next(s))); diff != "" {
 				t.Errorf("writes differ (-want +got):\n%s", diff)

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -24,20 +25,15 @@ import (
 //	   when none of their pods is left: train releases its quota, then launcher
 //	init(finished)  launcher(waiting)        train(gated)
 //
+// If train backs off, because an AdmissionCheck asks for a retry or its pods were not ready in time, all of them do: otherwise the launcher would be
+// admitted again at once, and hold its quota until train may follow.
+//
 // Each step is derived from the objects, so the eviction continues wherever it was interrupted.
 type eviction struct {
 	// cause is the stage that was evicted first, or nil if the JobSet is not evicted.
 	cause *stage
 	// complete is true if no pod of the evicted stages is left, and nothing else must be done before they release their quota.
 	complete bool
-}
-
-// An EvictWorkload is the eviction of a quota Workload whose JobSet is evicted because of another stage.
-type EvictWorkload struct {
-	Workload *kueue.Workload
-	Eviction workloadstatus.Eviction
-	// Cause is the quota Workload that was evicted first.
-	Cause *kueue.Workload
 }
 
 // markEvicted marks the stages that must release their quota, and returns the stage that caused the eviction, or nil. A stage that has
@@ -82,14 +78,15 @@ func isDeactivated(workload *kueue.Workload) bool {
 
 // evictStage takes the next step of the eviction of one stage.
 func (w *Step) evictStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
-	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after})
-	}
+	w.Change(st.workload, st.adjusted(s))
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadEvicted) {
-		w.EvictWorkloads = append(w.EvictWorkloads, EvictWorkload{st.workload, workloadstatus.EvictionOf(e.cause.workload), e.cause.workload})
+		cause := e.cause.workload
+		w.Writes = append(w.Writes, quotastep.Write{
+			Kind: quotastep.Evict, Workload: st.workload, Eviction: workloadstatus.EvictionOf(cause), Requeue: workloadstatus.BackingOffWith(st.workload, cause), Cause: cause,
+		})
 		e.complete = false
 	}
-	w.forgetReadiness(st)
+	w.ForgetReadiness(st.workload)
 	e.complete = w.stop(s, st) && e.complete
 }
 
@@ -121,7 +118,7 @@ func (w *Step) stop(s *jobsetstate.Snapshot, st *stage) bool {
 func (w *Step) releaseEvicted(stages []stage) {
 	for i := range slices.Backward(stages) {
 		if st := &stages[i]; st.mustRelease {
-			w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
+			w.Do(quotastep.Release, st.workload)
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -75,25 +75,17 @@ func (w *Step) resizeGangs(s *jobsetstate.Snapshot, st *stage) {
 // suspended, and resumed before the workers have terminated:  driver held, workers held -> both are released when the last worker has
 // terminated.
 func (st *stage) ending(s *jobsetstate.Snapshot) map[string]bool {
-	held := map[string]*batchv1.Job{}
-	for _, job := range st.jobs {
-		if childjob.IsHeld(job) {
-			held[job.Name] = job
-		}
-	}
+	held := slices.DeleteFunc(slices.Clone(st.jobs), func(job *batchv1.Job) bool { return !childjob.IsHeld(job) })
+	podsOf := s.PodsByJob()
 	names, gangs := map[string]bool{}, map[string]bool{}
-	for _, job := range held {
-		if ptr.Deref(job.Status.Terminating, 0) > 0 {
-			names[job.Name], gangs[s.GangOf(job)] = true, true
-		}
+	isOfEarlierAttempt := func(pod *corev1.Pod) bool {
+		return pod.Labels[jobsetstate.RestartAttemptLabel] != jobsetstate.AttemptOf(s.JobSet)
 	}
-	for _, pod := range s.Owned.Pods {
-		job := held[pod.Labels[batchv1.JobNameLabel]]
-		if job == nil || pod.Labels[jobset.JobSetUIDKey] != job.Labels[jobset.JobSetUIDKey] {
-			continue
+	for _, job := range held {
+		if childjob.IsRunEnding(job, podsOf(job)) {
+			names[job.Name] = true
 		}
-		names[job.Name] = true
-		if pod.Labels[jobsetstate.RestartAttemptLabel] == jobsetstate.AttemptOf(s.JobSet) {
+		if childjob.IsRunEnding(job, slices.DeleteFunc(slices.Clone(podsOf(job)), isOfEarlierAttempt)) {
 			gangs[s.GangOf(job)] = true
 		}
 	}

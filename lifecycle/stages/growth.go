@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -14,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -52,7 +54,7 @@ func (w *Step) reconcileGrowths(s *jobsetstate.Snapshot, st *stage, e *eviction)
 			}
 		case quotaworkload.IsTrue(growth, kueue.WorkloadFinished) || !pays(st.sizes, k):
 			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
-				w.DeleteWorkloads = append(w.DeleteWorkloads, growth)
+				w.Do(quotastep.Delete, growth)
 			}
 		default:
 			w.reconcileGrowth(s, st, k)
@@ -63,7 +65,7 @@ func (w *Step) reconcileGrowths(s *jobsetstate.Snapshot, st *stage, e *eviction)
 	}
 	w.resizeStage(s, st)
 	if growth := newGrowth(s, st); growth != nil {
-		w.CreateGrowths = append(w.CreateGrowths, growth)
+		w.Do(quotastep.Grow, growth)
 	}
 }
 
@@ -72,7 +74,7 @@ func (w *Step) reconcileGrowths(s *jobsetstate.Snapshot, st *stage, e *eviction)
 func (w *Step) dropGrowths(st *stage) {
 	for _, growth := range st.growths {
 		if !quotaworkload.HoldsQuota(growth) || !st.hasPods {
-			w.DeleteWorkloads = append(w.DeleteWorkloads, growth)
+			w.Do(quotastep.Delete, growth)
 		}
 	}
 }
@@ -85,30 +87,29 @@ func pays(sizes []elastic.Size, growth int) bool {
 // reconcileGrowth reconciles a growth that the JobSet still wants.
 func (w *Step) reconcileGrowth(s *jobsetstate.Snapshot, st *stage, k int) {
 	growth := st.growths[k]
-	spoken := reportsReadiness(growth)
-	if st.open && isGated(growth) && quotaworkload.HoldsQuota(growth) && !spoken {
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: growth, Ready: workloadstatus.PodsNotStarted()})
+	spoken := quotastep.ReportsReadiness(growth)
+	if st.open && quotaworkload.HasGate(growth, apis.StageGate) && quotaworkload.HoldsQuota(growth) && !spoken {
+		w.Progress(growth, workloadstatus.PodsNotStarted(), nil)
 		return
 	}
-	if after := st.adjustedGrowth(s, k); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{Before: growth, After: after})
-	}
+	w.Change(growth, st.adjustedGrowth(s, k))
 	if !quotaworkload.HoldsQuota(growth) {
 		return
 	}
 	pods := st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] })
 	if said := growth.Status.ReclaimablePods; !quotaworkload.Covers(said, pods) && quotaworkload.Covers(pods, said) {
-		w.Reclaim = append(w.Reclaim, ReclaimPods{growth, pods, true})
+		w.Reclaim(growth, pods)
+		w.givesUpPods = true
 	}
 	switch {
 	case quotaworkload.IsTrue(growth, kueue.WorkloadEvicted):
 		if st.isSettledWhole(s) {
-			w.ReleaseQuota = append(w.ReleaseQuota, growth)
+			w.Do(quotastep.Release, growth)
 		}
 	case !st.open && spoken:
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: growth})
+		w.Progress(growth, metav1.Condition{}, nil)
 	case st.mayRun(s) && s.MayUse(growth):
-		w.reportReadiness(st, growth, st.isGrown())
+		w.ReportReadiness(growth, st.isGrown())
 	}
 }
 

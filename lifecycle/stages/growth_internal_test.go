@@ -21,6 +21,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -261,11 +262,11 @@ func TestGrowthIsNotHeldAgainstItsStage(t *testing.T) {
 	if diff := cmp.Diff([]string{"ready init=False"}, render(Next(s))); diff != "" {
 		t.Errorf("writes differ (-want +got):\n%s", diff)
 	}
-	if p := Next(s).Progress[0]; p.Workload.Name != "growth-1" {
+	if p := Next(s).Of(quotastep.Progress)[0]; p.Workload.Name != "growth-1" {
 		t.Errorf("%s is not ready, want growth-1", p.Workload.Name)
 	}
 	s.Owned.Jobs[0].Status.Ready = new(int32(1))
-	if got := len(Next(s).Progress); got != 2 {
+	if got := len(Next(s).Of(quotastep.Progress)); got != 2 {
 		t.Errorf("%d quota Workloads are not ready, want both", got)
 	}
 }

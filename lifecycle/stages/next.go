@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -22,12 +23,16 @@ import (
 func Next(s *jobsetstate.Snapshot) *Step {
 	w := &Step{}
 	w.decide(s)
+	for i := range w.Writes {
+		w.Writes[i].ToOtherEngine = s.OtherEngine
+	}
 	if s.JobSet != nil {
 		wait := s.GangWait()
 		w.Conditions = jobsetstate.WithGangs(s, w.Conditions, wait)
 		w.RequeueWithin(wait.RequeueAfter)
 		w.GangBlocked = jobsetstatus.BlockedGang(s.JobSet, w.Conditions)
 		w.Conditions, w.PriorityKept = jobsetstatus.WithPriorityKept(s.JobSet, w.Conditions, s.UnknownPriority)
+		w.Conditions, w.Pruned = jobsetstatus.WithPruned(s.JobSet, w.Conditions, s.Lost, s.HasUnknownRules)
 	}
 	return w
 }
@@ -37,9 +42,7 @@ func (w *Step) decide(s *jobsetstate.Snapshot) {
 	if s.JobSet == nil {
 		return
 	}
-	if s.Target != nil || jobsetstate.IsMarked(s.JobSet) {
-		w.markJobs(s)
-	}
+	w.MarkJobs = jobsetstate.UnguardedJobs(s)
 	switch {
 	case s.Plan == nil:
 		// One that runs since before the installation gets pods again, whatever its user has made of it.
@@ -137,7 +140,7 @@ func (w *Step) retire(b jobsetstate.Objects) {
 	if len(b.Pods) > 0 || slices.ContainsFunc(b.Jobs, childjob.HasPods) {
 		return
 	}
-	w.DeleteWorkloads = append(w.DeleteWorkloads, b.Workloads...)
+	w.Do(quotastep.Delete, b.Workloads...)
 }
 
 // wrapUp finishes a stage of a finished JobSet.
@@ -150,7 +153,7 @@ func (w *Step) wrapUp(st *stage, outcome metav1.Condition) {
 		return
 	}
 	outcome = st.outcome(outcome)
-	w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, readiness(st.workload, st.isSteady()), &outcome, st.succeeded()})
+	w.Progress(st.workload, quotastep.Readiness(st.workload, st.isSteady()), &outcome).HasSucceeded = st.succeeded()
 }
 
 // outcome returns the condition Finished of a stage whose JobSet has finished. A stage that has succeeded keeps that outcome.
@@ -171,7 +174,7 @@ func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
 // removeFinalizer removes the finalizer of a quota Workload, and does nothing if it has none.
 func (w *Step) removeFinalizer(workload *kueue.Workload) {
 	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) || slices.Contains(workload.Finalizers, apis.QuotaInUseFinalizer) {
-		w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
+		w.Do(quotastep.RemoveFinalizer, workload)
 	}
 }
 
@@ -179,7 +182,7 @@ func (w *Step) removeFinalizer(workload *kueue.Workload) {
 func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	switch {
 	case st.workload == nil:
-		w.CreateWorkloads = append(w.CreateWorkloads, newWorkload(s, st))
+		w.Do(quotastep.Create, newWorkload(s, st))
 	case !st.workload.DeletionTimestamp.IsZero():
 		w.handleDeleted(s, st)
 		e.complete = e.complete && !st.mustRelease
@@ -189,10 +192,14 @@ func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 		w.giveBack(s, st)
 	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
-			w.Reopen = append(w.Reopen, st.workload)
+			w.Do(quotastep.Reopen, st.workload)
 		} else if !st.hasPods && !s.OtherEngine && w.isNoteDue(s, st.workload) {
 			w.removeFinalizer(st.workload)
 		}
+	case ranBefore(s, st):
+		w.NoteStarted = !jobsetstate.IsStarted(s.JobSet)
+		w.AdmitAsItIs(s.StartedTarget, st.workload)
+	case w.holdUnpaid(s, st):
 	default:
 		w.advance(s, st)
 	}
@@ -215,73 +222,62 @@ func (w *Step) handleDeleted(s *jobsetstate.Snapshot, st *stage) {
 
 func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 	if st.opensAgain() {
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: workloadstatus.PodsNotStarted()})
+		w.Progress(st.workload, workloadstatus.PodsNotStarted(), nil)
 		return
 	}
 	if !st.holdsQuota() && (st.hasOtherClaims() || st.hasOtherResources()) {
-		w.Reopen = append(w.Reopen, st.workload)
+		w.Do(quotastep.Reopen, st.workload)
 		return
 	}
-	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after})
-	}
+	w.Change(st.workload, st.adjusted(s))
 	// A stage may succeed after an eviction of its JobSet has closed it. If it then kept its quota, and with it the condition Evicted, the stages that it
 	// waits for would be evicted because of it whenever they are admitted.
 	if st.succeeded() && !st.hasPods && (st.open || !st.stale && st.holdsQuota()) {
-		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, readiness(st.workload, st.isSteady()), workloadstatus.StageSucceeded(st.Name), true})
+		w.Progress(st.workload, quotastep.Readiness(st.workload, st.isSteady()), workloadstatus.StageSucceeded(st.Name))
 		return
 	}
-	if news, differs := st.reclaimChange(s); differs && !st.lacksQuota(s) {
-		w.Reclaim = append(w.Reclaim, news)
-	}
+	w.reclaim(s, st)
 	if jobsetstate.IsSuspendedByUser(s.JobSet) {
 		w.suspend(s, st)
 		return
 	}
 	if st.lacksQuota(s) || st.hasMoved(s) {
-		w.Reopen = append(w.Reopen, st.workload)
+		w.Do(quotastep.Reopen, st.workload)
 		return
 	}
 	if st.isClosedAgain() {
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload})
+		w.Progress(st.workload, metav1.Condition{}, nil)
 	}
 	w.AwaitsEngine = w.AwaitsEngine || st.awaitsEngine(s)
 	if !st.mayRun(s) {
 		return
 	}
 	w.AwaitsJobs = w.AwaitsJobs || st.lacksJobs()
-	w.reportReadiness(st, st.workload, st.isSteady())
+	w.ReportReadiness(st.workload, st.isSteady())
 	if w.ensureGangs(s, st) && !st.decided && !st.awaitsJobs {
 		w.releaseStage(s, st)
 	}
 }
 
+// holdUnpaid holds the Jobs of a stage that run although its quota Workload holds no quota: another client has removed its admission, or the quota
+// Workload together with its finalizer. It reports whether there are any. Once their pods have terminated, they start when the stage is admitted again.
+func (w *Step) holdUnpaid(s *jobsetstate.Snapshot, st *stage) bool {
+	isUnpaid := func(job *batchv1.Job) bool { return childjob.IsNoticed(job) && !childjob.IsEnding(job) }
+	if st.holdsQuota() || !slices.ContainsFunc(st.jobs, isUnpaid) {
+		return false
+	}
+	w.stop(s, st)
+	w.ForgetReadiness(st.workload)
+	w.Unpaid = append(w.Unpaid, st.Name)
+	return true
+}
+
 // suspend releases the quota of a stage whose JobSet was suspended by its user, once none of its pods is left.
 func (w *Step) suspend(s *jobsetstate.Snapshot, st *stage) {
-	w.forgetReadiness(st)
+	w.ForgetReadiness(st.workload)
 	w.resizeGangs(s, st)
-	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(quotaworkload.Gates(st.workload), apis.SuspendedGate) {
-		w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
-	}
-}
-
-// readiness returns the condition PodsReady of a quota Workload.
-func readiness(workload *kueue.Workload, isReady bool) metav1.Condition {
-	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), isReady)
-}
-
-// reportReadiness records whether the pods of a quota Workload are ready. If they have never been ready, the condition is not needed.
-func (w *Step) reportReadiness(st *stage, workload *kueue.Workload, isReady bool) {
-	ready := readiness(workload, isReady)
-	if (reportsReadiness(workload) || ready.Status == metav1.ConditionTrue) && !jobsetstatus.Has(workload.Status.Conditions, ready) {
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: workload, Ready: ready})
-	}
-}
-
-// forgetReadiness records, for a stage whose Jobs are held again, that its pods have not started.
-func (w *Step) forgetReadiness(st *stage) {
-	if ready := workloadstatus.PodsNotStarted(); reportsReadiness(st.workload) && !jobsetstatus.Has(st.workload.Status.Conditions, ready) {
-		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: ready})
+	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && quotaworkload.HasGate(st.workload, apis.SuspendedGate) {
+		w.Do(quotastep.Release, st.workload)
 	}
 }
 
@@ -295,6 +291,7 @@ func (w *Step) releaseStage(s *jobsetstate.Snapshot, st *stage) {
 		rel.ClusterQueue, rel.Workload = string(st.workload.Status.Admission.ClusterQueue), st.workload
 	}
 	ending := st.ending(s)
+	st.awaitPods = len(ending)
 	spent, anew := st.spent(s, ending)
 	w.RecreateJobs = append(w.RecreateJobs, spent...)
 	for _, job := range st.jobs {

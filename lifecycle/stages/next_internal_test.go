@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // A world is the start of a case of TestDesired: init -Succeeded-> train, with one Job each.
@@ -121,6 +122,14 @@ func TestDesired(t *testing.T) {
 		"a deleted Workload holds its Jobs before it goes": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"hold init-0"},
+		},
+		"the Jobs of a stage whose admission another client has removed are held": {
+			world: world{started: true, ready: true, workloads: map[string]string{"init": "admitted", "train": "waiting ready"}, jobs: map[string]string{"init": "running", "train": "running up/running succeeding/released/held"}},
+			want:  []string{"hold train-0", "ready train=False"},
+		},
+		"they start again when it is admitted again and their pods have terminated": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held flavored/held flavored"}, pods: []string{"init:init-1"}},
+			want:  []string{"release init-0 node=a100"},
 		},
 		"a deleted Workload goes only after its Jobs that have partly run are recreated": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "held progress"}},
@@ -345,21 +354,21 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 func render(w *Step) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for _, x := range w.CreateWorkloads {
+	for _, x := range w.Workloads(quotastep.Create) {
 		add("create %s gates=%s", x.Labels[apis.StageLabel], x.Annotations[apis.AdmissionGatedByAnnotation])
 	}
-	for _, x := range w.EvictWorkloads {
+	for _, x := range w.Of(quotastep.Evict) {
 		add("evict %s", x.Workload.Name)
 	}
-	for _, x := range w.ChangeWorkloads {
+	for _, x := range w.Of(quotastep.Change) {
 		if isRecord(x) {
 			continue // TestDesiredOfSucceededJobs is about those
 		}
-		if count := x.After.Spec.PodSets[0].Count; count != x.Before.Spec.PodSets[0].Count {
+		if count := x.After.Spec.PodSets[0].Count; count != x.Workload.Spec.PodSets[0].Count {
 			add("resize %s=%d", x.After.Name, count)
-		} else if !quotaworkload.HasSameBar(x.Before, x.After) {
+		} else if !quotaworkload.HasSameBar(x.Workload, x.After) {
 			add("bar %s=%s", x.After.Name, strings.Join(quotaworkload.Gates(x.After), ","))
-		} else if isGated(x.Before) && !isGated(x.After) {
+		} else if quotaworkload.HasGate(x.Workload, apis.StageGate) && !quotaworkload.HasGate(x.After, apis.StageGate) {
 			add("open %s", x.After.Name)
 		} else {
 			add("gate %s=%s", x.After.Name, x.After.Annotations[apis.AdmissionGatedByAnnotation])
@@ -410,32 +419,28 @@ func render(w *Step) []string {
 	for _, x := range w.RestoreJobs {
 		add("restore %s", x.Name)
 	}
-	for _, x := range w.Progress {
-		switch {
+	for _, x := range w.Of(quotastep.Progress) {
+		switch stage := x.Workload.Labels[apis.StageLabel]; {
 		case x.HasSucceeded && w.JobSetSucceeds:
-			add("finish %s=%s, the last", x.Stage, x.Finished.Reason)
+			add("finish %s=%s, the last", stage, x.Finished.Reason)
 		case x.Finished != nil:
-			add("finish %s=%s", x.Stage, x.Finished.Reason)
+			add("finish %s=%s", stage, x.Finished.Reason)
 		default:
-			add("ready %s=%s", x.Stage, x.Ready.Status)
+			add("ready %s=%s", stage, x.Ready.Status)
 		}
 	}
-	for _, x := range w.Reclaim {
+	for _, x := range w.Of(quotastep.Reclaim) {
 		line := "reclaim " + x.Workload.Name
-		for _, pods := range x.Pods {
+		for _, pods := range x.Reclaimable {
 			line += fmt.Sprintf(" %s=%d", pods.Name, pods.Count)
 		}
 		lines = append(lines, line)
 	}
-	for _, group := range []struct {
-		verb      string
-		workloads []*kueue.Workload
-	}{{"give back", w.ReleaseQuota}, {"remove", w.Reopen}, {"unpin", w.RemoveFinalizers}, {"drop", w.DeleteWorkloads}} {
-		for _, x := range group.workloads {
-			add("%s %s", group.verb, x.Name)
-		}
+	for _, x := range w.Of(quotastep.Release, quotastep.Reopen, quotastep.RemoveFinalizer, quotastep.Delete) {
+		verb := map[quotastep.Kind]string{quotastep.Release: "give back", quotastep.Reopen: "remove", quotastep.RemoveFinalizer: "unpin", quotastep.Delete: "drop"}[x.Kind]
+		add("%s %s", verb, x.Workload.Name)
 	}
-	for _, x := range w.CreateGrowths {
+	for _, x := range w.Workloads(quotastep.Grow) {
 		add("ask %s=%d on %s", x.Labels[apis.GrowthLabel], x.Spec.PodSets[0].Count, x.Annotations[apis.FlavorsAnnotation])
 	}
 	for _, x := range w.Complaints {
@@ -445,9 +450,9 @@ func render(w *Step) []string {
 }
 
 // isRecord reports whether a change affects only the record of succeeded Jobs.
-func isRecord(c ChangeWorkload) bool {
-	return c.After.Annotations[apis.SucceededJobsAnnotation] != c.Before.Annotations[apis.SucceededJobsAnnotation] &&
-		c.After.Annotations[apis.AdmissionGatedByAnnotation] == c.Before.Annotations[apis.AdmissionGatedByAnnotation]
+func isRecord(c quotastep.Write) bool {
+	return c.After.Annotations[apis.SucceededJobsAnnotation] != c.Workload.Annotations[apis.SucceededJobsAnnotation] &&
+		c.After.Annotations[apis.AdmissionGatedByAnnotation] == c.Workload.Annotations[apis.AdmissionGatedByAnnotation]
 }
 
 func TestWorkloadName(t *testing.T) {
@@ -503,7 +508,7 @@ func TestPriorityOfHeldQuota(t *testing.T) {
 				workload.Spec.Priority, workload.Spec.PriorityClassRef = new(int32(1)), c.before
 			}
 			s.Priority = jobsetstate.Priority{Value: 2, Class: c.after}
-			changed := slices.ContainsFunc(Next(s).ChangeWorkloads, func(x ChangeWorkload) bool { return x.After.Name == "init" })
+			changed := slices.ContainsFunc(Next(s).Of(quotastep.Change), func(x quotastep.Write) bool { return x.After.Name == "init" })
 			if changed != c.wantChange {
 				t.Errorf("changed = %t, want %t", changed, c.wantChange)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -33,7 +34,7 @@ func Opening(s *jobsetstate.Snapshot) []string {
 	stages, _ := stagesOf(&asked)
 	var names []string
 	for i := range stages {
-		if st := &stages[i]; st.open && isClosed(st) {
+		if st := &stages[i]; st.open && isUnopened(st) {
 			names = append(names, st.Name)
 		}
 	}
@@ -48,9 +49,9 @@ func finalizerOf(s *jobsetstate.Snapshot) string {
 	return kueue.ResourceInUseFinalizerName
 }
 
-// isClosed reports whether a stage has not been opened yet in its current attempt.
-func isClosed(st *stage) bool {
-	return st.workload == nil || isGated(st.workload) || st.stale
+// isUnopened reports whether a stage has not been opened yet in its current attempt.
+func isUnopened(st *stage) bool {
+	return st.workload == nil || quotaworkload.HasGate(st.workload, apis.StageGate) || st.stale
 }
 
 // awaitSafety closes a stage that must not open yet, and one that loses its reservation.
@@ -58,7 +59,7 @@ func (st *stage) awaitSafety(s *jobsetstate.Snapshot) {
 	if !s.OtherEngine {
 		return
 	}
-	if st.open && isClosed(st) && !st.succeeded() {
+	if st.open && isUnopened(st) && !st.succeeded() {
 		st.unsafe = s.Unsafe[st.Name]
 		if left, why := pauseOf(s, st.workload); left > 0 {
 			st.unsafe = why
@@ -106,10 +107,10 @@ func losesReservation(s *jobsetstate.Snapshot, st *stage) bool {
 // giveBack gates a stage that loses its reservation, and then releases the reservation.
 func (w *Step) giveBack(s *jobsetstate.Snapshot, st *stage) {
 	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after})
+		w.Change(st.workload, after)
 		return
 	}
-	w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
+	w.Do(quotastep.Release, st.workload)
 }
 
 // newPodSet returns a pod set of a new quota Workload of the stage.

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // otherEngine changes a snapshot to one of a JobSet that another engine admits.
@@ -113,7 +114,7 @@ func TestFinalizer(t *testing.T) {
 		want  string
 	}{{false, "kueue.x-k8s.io/resource-in-use"}, {true, "tranche.dev/quota-in-use"}} {
 		s.OtherEngine = c.other
-		for _, w := range Next(s).CreateWorkloads {
+		for _, w := range Next(s).Workloads(quotastep.Create) {
 			if diff := cmp.Diff([]string{c.want}, w.Finalizers); diff != "" {
 				t.Errorf("finalizers of %s (-want +got):\n%s", w.Name, diff)
 			}

@@ -1,23 +1,12 @@
 package stages
 
 import (
-	"slices"
-
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
-	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
-
-// ReclaimPods has the reclaimable pods that a quota Workload should report: pods whose quota is no longer needed.
-type ReclaimPods struct {
-	Workload *kueue.Workload
-	Pods     []kueue.ReclaimablePod
-	// HasShrunk is true if the quota Workload holds quota for more pods than the JobSet asks for now.
-	HasShrunk bool
-}
 
 // reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. None of these pods runs
 // again unless the JobSet is restarted or enlarged.
@@ -56,6 +45,14 @@ func (st *stage) hasWrongReclaim() bool {
 	return !quotaworkload.Covers(all, st.workload.Status.ReclaimablePods)
 }
 
+// reclaim reports the reclaimable pods of a stage, if they have changed.
+func (w *Step) reclaim(s *jobsetstate.Snapshot, st *stage) {
+	if pods, differs := st.reclaimChange(s); differs && !st.lacksQuota(s) {
+		w.Reclaim(st.workload, pods)
+		w.givesUpPods = w.givesUpPods || st.holdsQuota() && elastic.HasShrunk(st.workload, st.PodSets)
+	}
+}
+
 // podsPerJob returns for how many pods each Job of a pod set is charged.
 func (st *stage) podsPerJob(podSet int) int32 {
 	count := st.PodSets[podSet].Count
@@ -74,14 +71,9 @@ func (st *stage) lacksQuota(s *jobsetstate.Snapshot) bool {
 
 // reclaimChange returns the reclaimable pods, and whether they differ from those that the quota Workload reports. A stage that has succeeded
 // finishes instead.
-func (st *stage) reclaimChange(s *jobsetstate.Snapshot) (news ReclaimPods, differs bool) {
-	news = ReclaimPods{st.workload, st.reclaimable(s), st.holdsQuota() && hasShrunk(st.workload, st.PodSets)}
+func (st *stage) reclaimChange(s *jobsetstate.Snapshot) (pods []kueue.ReclaimablePod, differs bool) {
+	pods = st.reclaimable(s)
 	said := st.workload.Status.ReclaimablePods
-	same := quotaworkload.Covers(news.Pods, said) && quotaworkload.Covers(said, news.Pods)
-	return news, !st.succeeded() && !same
-}
-
-// hasShrunk reports whether a quota Workload asks for more pods than the pod sets of its stage have now.
-func hasShrunk(workload *kueue.Workload, podSets []stageplan.PodSet) bool {
-	return slices.ContainsFunc(podSets, func(podSet stageplan.PodSet) bool { return elastic.Charged(workload, podSet.Name, 0) > podSet.Count })
+	same := quotaworkload.Covers(pods, said) && quotaworkload.Covers(said, pods)
+	return pods, !st.succeeded() && !same
 }

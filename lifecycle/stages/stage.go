@@ -7,8 +7,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -37,8 +38,10 @@ type stage struct {
 	// succeeded Jobs in done because their gangs run again as a whole.
 	done      childjob.Succeeded
 	forgotten map[string]bool
-	// hasPods is true if pods of the stage may still run, including those of earlier attempts.
-	hasPods bool
+	// hasPods is true if pods of the stage may still run, including those of earlier attempts. awaitPods counts the Jobs that are held although the stage
+	// is admitted, because pods of an earlier run of theirs still terminate.
+	hasPods   bool
+	awaitPods int
 	// tallies counts the Jobs of the current attempt, by ReplicatedJob.
 	tallies map[string]tally
 	// open is true if the start conditions of the stage have been met in the current attempt.
@@ -165,7 +168,7 @@ func (st *stage) isOpen(stages []stage) bool {
 		return false
 	}
 	hasStarted := slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || st.hasSucceeded(job) })
-	if st.workload != nil && !st.stale && !isGated(st.workload) && (st.succeeded() || !st.stops && (hasStarted || !st.holdsQuota())) {
+	if st.workload != nil && !st.stale && !quotaworkload.HasGate(st.workload, apis.StageGate) && (st.succeeded() || !st.stops && (hasStarted || !st.holdsQuota())) {
 		return true
 	}
 	for _, condition := range st.After {
@@ -176,10 +179,6 @@ func (st *stage) isOpen(stages []stage) bool {
 		}
 	}
 	return true
-}
-
-func isGated(workload *kueue.Workload) bool {
-	return slices.Contains(quotaworkload.Gates(workload), apis.StageGate)
 }
 
 func (st *stage) all(status stageplan.Status) bool {
@@ -217,17 +216,13 @@ func (st *stage) mayRun(s *jobsetstate.Snapshot) bool {
 // isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
 // no pods now, and gets no condition until it is opened.
 func (st *stage) isClosedAgain() bool {
-	return !st.open && st.holdsQuota() && reportsReadiness(st.workload)
+	return !st.open && st.holdsQuota() && quotastep.ReportsReadiness(st.workload)
 }
 
 // opensAgain reports whether a stage that has kept its quota is about to be opened again. The timeout for its pods to become ready then
 // starts with the condition that is written before it is opened, not with its admission.
 func (st *stage) opensAgain() bool {
-	return st.open && isGated(st.workload) && st.holdsQuota() && !reportsReadiness(st.workload)
-}
-
-func reportsReadiness(workload *kueue.Workload) bool {
-	return apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
+	return st.open && quotaworkload.HasGate(st.workload, apis.StageGate) && st.holdsQuota() && !quotastep.ReportsReadiness(st.workload)
 }
 
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
@@ -240,7 +235,10 @@ func (st *stage) adjusted(s *jobsetstate.Snapshot) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
 		st.record(after)
 		st.resize(s, after)
-		isHeldBack := st.mustRelease || st.loses || slices.Contains(quotaworkload.Gates(st.workload), apis.ResizeGate)
+		if !st.holdsQuota() {
+			after.Spec.MaximumExecutionTimeSeconds = jobsetstate.ExecutionTimeOf(s.JobSet)
+		}
+		isHeldBack := st.mustRelease || st.loses || quotaworkload.HasGate(st.workload, apis.ResizeGate)
 		if (st.mustRelease || st.loses || !st.holdsQuota()) && st.hasWrongSize(after) || isHeldBack && st.hasWrongReclaim() {
 			// It must not be admitted for its previous size.
 			addGate(after, apis.ResizeGate)
@@ -263,6 +261,9 @@ func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resiz
 	if !quotaworkload.HoldsQuota(workload) {
 		after.Spec.QueueName = jobsetstate.QueueOf(s.JobSet)
 	}
+	if st.mustRelease || !quotaworkload.HoldsQuota(workload) {
+		delete(after.Annotations, apis.AdoptedAnnotation)
+	}
 	resize(after)
 	if s.OtherEngine {
 		quotaworkload.MoveGates(workload, after)
@@ -273,19 +274,20 @@ func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resiz
 	return after
 }
 
-// hasMoved reports whether the stage holds quota of another queue than that of the JobSet and nothing of it has started: its user has changed the
-// queue between the reservation and the start, and that of a quota Workload cannot change while it holds quota. What runs stays where it is:
+// hasMoved reports whether the stage holds quota for another queue or maximum execution time than those of the JobSet and nothing of it has started: its
+// user has changed them between the reservation and the start, and neither can change in a quota Workload that holds quota. What runs stays as it is:
 // earlier versions accepted such a change and started it.
 func (st *stage) hasMoved(s *jobsetstate.Snapshot) bool {
 	hasStarted := func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || childjob.HasPods(job) }
-	return st.holdsQuota() && st.workload.Spec.QueueName != jobsetstate.QueueOf(s.JobSet) && !st.hasPods && !slices.ContainsFunc(st.jobs, hasStarted)
+	isAsAsked := func(w *kueue.WorkloadSpec) bool {
+		return w.QueueName == jobsetstate.QueueOf(s.JobSet) && ptr.Equal(w.MaximumExecutionTimeSeconds, jobsetstate.ExecutionTimeOf(s.JobSet))
+	}
+	return st.holdsQuota() && !isAsAsked(&st.workload.Spec) && !st.hasPods && !slices.ContainsFunc(st.jobs, hasStarted)
 }
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
 func (st *stage) gate(s *jobsetstate.Snapshot, workload *kueue.Workload) {
-	gates := slices.DeleteFunc(quotaworkload.Gates(s.JobSet), func(gate string) bool {
-		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
-	})
+	gates := quotaworkload.GatesOfOthers(s.JobSet)
 	if !st.open {
 		gates = append(gates, apis.StageGate)
 	}
@@ -358,7 +360,7 @@ func summary(s *jobsetstate.Snapshot, stages []stage) jobsetstatus.Summary {
 }
 
 func (st *stage) state() jobsetstatus.StageState {
-	return jobsetstatus.StageState{Index: st.index, Name: st.Name, Workload: st.workload, Growths: st.growths, Unsafe: st.unsafe}
+	return jobsetstatus.StageState{Index: st.index, Name: st.Name, Workload: st.workload, Growths: st.growths, Unsafe: st.unsafe, AwaitPods: st.awaitPods}
 }
 
 // failed reports whether a Job of the stage has failed in the current attempt.

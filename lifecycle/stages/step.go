@@ -15,7 +15,6 @@ package stages
 import (
 	"errors"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,23 +24,16 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
-// A Step contains the writes of one reconcile. The order of the fields is the order of the writes.
+// A Step contains the writes of one reconcile. The order of the fields is the order of the writes to other objects than quota Workloads.
 type Step struct {
-	// CreateWorkloads has the quota Workloads that are missing.
-	CreateWorkloads []*kueue.Workload
-	// AdmitWorkload admits the quota Workload of a JobSet that ran when Tranche was installed, or is nil.
-	AdmitWorkload *AdmitWorkload
-	// Stop suspends such a JobSet, or is nil. NoteStarted is true if it must record that a suspension is requested by its user from now on.
+	quotastep.Step
+	// Stop suspends a JobSet that ran when Tranche was installed, or is nil. NoteStarted is true if it must record that a suspension is requested by its user from now on.
 	Stop        *StopJobSet
 	NoteStarted bool
-	// EvictWorkloads has quota Workloads that must release their quota because another stage of their JobSet must.
-	EvictWorkloads []EvictWorkload
-	// ChangeWorkloads has quota Workloads with wrong gates, attempt, queue or priority.
-	ChangeWorkloads []ChangeWorkload
-	// MarkJobs has the Jobs of a JobSet that ran when Tranche was installed which the admission policies do not guard yet.
+	// MarkJobs has the Jobs that the admission policies do not guard yet.
 	MarkJobs []*batchv1.Job
 	// MarkTemplates is true if the pod templates of a suspended JobSet must be marked that was there when Tranche was installed.
 	MarkTemplates bool
@@ -62,9 +54,11 @@ type Step struct {
 	ReleaseJobs []ReleaseJobs
 	// ResizeJobs has the running Jobs whose number of pods changes.
 	ResizeJobs []ResizeJobs
-	// HoldJobs has Jobs that may no longer run, because their stage is evicted or a user has deleted their quota Workload.
+	// HoldJobs has Jobs that may no longer run, because their stage is evicted or unpaid, or a user has deleted their quota Workload.
 	HoldJobs []*batchv1.Job
-	// Stopped is how many of them belong to a JobSet that is being deleted.
+	// Unpaid has the stages whose Jobs run although their quota Workloads hold no quota. The cache may not show yet that these were admitted.
+	Unpaid []string
+	// Stopped counts those of HoldJobs that are held because the JobSet is being deleted.
 	Stopped int
 	// EndPods has pods that no Job ends.
 	EndPods []jobsetstate.AbandonedPod
@@ -79,31 +73,12 @@ type Step struct {
 	RestoreJobs []*batchv1.Job
 	// EndedHolds has the quota holds that have ended and go into the timeline of the JobSet.
 	EndedHolds []jobsetstatus.Hold
-	// Progress has the conditions PodsReady and Finished that differ.
-	Progress []ReportProgress
 	// JobSetSucceeds is true if the JobSet has succeeded, or satisfies its success policy, so that the JobSet controller reports the end of all its stages.
 	JobSetSucceeds bool
-	// Reclaim has changes of reclaimable pods.
-	Reclaim []ReclaimPods
-	// ReleaseQuota has the quota Workloads of a suspended or evicted JobSet whose pods have terminated.
-	ReleaseQuota []*kueue.Workload
-	// Reopen has quota Workloads whose stage has to run again, and that do not hold the quota for it: they have finished, or some of their
-	// pods were reclaimed.
-	Reopen []*kueue.Workload
-	// RemoveFinalizers has quota Workloads whose finalizer is no longer needed: none of their Jobs or pods runs.
-	RemoveFinalizers []*kueue.Workload
-	// DeleteWorkloads has quota Workloads that are no longer needed.
-	DeleteWorkloads []*kueue.Workload
 	// DeleteExpired is a quota Workload that has been deactivated for so long that its JobSet is deleted, or nil.
 	DeleteExpired *kueue.Workload
-	// CreateGrowths has the quota Workloads for the growths of stages that hold quota.
-	CreateGrowths []*kueue.Workload
-	// AwaitsEngine is true if the engine may not have observed yet an admission that the cache shows.
-	AwaitsEngine bool
 	// AwaitsJobs is true if the JobSet controller still has to create Jobs of a stage that may run.
 	AwaitsJobs bool
-	// RequeueAfter is when to reconcile again because of gangs that wait for nodes, or of what expires, or zero. No watch may report these.
-	RequeueAfter time.Duration
 	// Conditions of the JobSet, complete.
 	Conditions []metav1.Condition
 	// Wait is reported to the user of the JobSet, or nil.
@@ -111,12 +86,14 @@ type Step struct {
 	// GangBlocked says why a gang is not placed, and PriorityKept that the JobSet names a priority class which does not exist. Both are
 	// reported to the user of the JobSet once, and are empty otherwise.
 	GangBlocked, PriorityKept string
+	// Pruned says which fields of the JobSet were lost and are recorded. It is reported to the user once.
+	Pruned string
 	// Complaints are reported to the user of the JobSet.
 	Complaints []string
-}
 
-// A ChangeWorkload is a quota Workload with wrong gates, attempt, queue, priority or size.
-type ChangeWorkload struct{ Before, After *kueue.Workload }
+	// givesUpPods is true if quota is reclaimed for which the JobSet asks no longer.
+	givesUpPods bool
+}
 
 // A ReleaseJobs has the Jobs of an admitted stage that may run, as they must be to run.
 type ReleaseJobs struct {
@@ -126,31 +103,14 @@ type ReleaseJobs struct {
 	Jobs         []*batchv1.Job
 }
 
-// A ReportProgress is what a quota Workload reports about the pods of its stage.
-type ReportProgress struct {
-	Stage    string
-	Workload *kueue.Workload
-	// Ready has no type if the condition PodsReady is removed.
-	Ready    metav1.Condition
-	Finished *metav1.Condition
-	// HasSucceeded is true if the stage finishes because all of its Jobs have succeeded.
-	HasSucceeded bool
-}
-
-// RequeueWithin requests another reconcile after left, or earlier. It does nothing if left is zero.
-func (w *Step) RequeueWithin(left time.Duration) {
-	w.RequeueAfter = workloadstatus.Sooner(w.RequeueAfter, left)
-}
-
 // EndsQuota reports whether quota Workloads are about to lose their quota for good, although their stages may not have succeeded: the
 // JobSet has finished, was deleted or has shrunk, or a user has deleted the quota Workloads.
 func (w *Step) EndsQuota() bool {
 	// A Job that the cache shows as held may have been released with more pods than the quota that would be left.
-	givesUpPods := slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return r.HasShrunk })
-	return givesUpPods || slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
-		return p.Finished != nil && !p.HasSucceeded && p.Workload.Status.Admission != nil
-	}) || slices.ContainsFunc(slices.Concat(w.RemoveFinalizers, w.DeleteWorkloads), func(workload *kueue.Workload) bool {
-		return workload.Status.Admission != nil && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
+	return w.givesUpPods || slices.ContainsFunc(w.Writes, func(write quotastep.Write) bool {
+		stops := write.Kind == quotastep.Progress && write.Finished != nil && !write.HasSucceeded
+		deletes := write.Kind == quotastep.RemoveFinalizer || write.Kind == quotastep.Delete
+		return write.Workload.Status.Admission != nil && (stops || deletes && !quotaworkload.IsTrue(write.Workload, kueue.WorkloadFinished))
 	})
 }
 
@@ -167,14 +127,16 @@ func (w *Step) RequeueForUnwatchedPods(s *jobsetstate.Snapshot) {
 
 // A Writer writes the parts of a Step. A function may be nil if that part is always empty.
 type Writer struct {
-	CreateWorkloads, AdmitWorkload, Stop, NoteStarted, EvictWorkloads, ChangeWorkloads, MarkJobs, MarkTemplates,
+	Stop, NoteStarted, MarkJobs, MarkTemplates,
 	SetScheduler, Pause, Start,
 	DeleteGangs, EnsureGangs, RecordFinished,
 	ReleaseJobs, ResizeJobs, HoldJobs, SkipJobs,
 	EndPods, ConcludeJobs, RecreateJobs, RestoreJobs,
-	RecordTimes, Progress, Reclaim, ReleaseQuota,
-	Reopen, RemoveFinalizers, DeleteWorkloads,
-	Report, CreateGrowths, DeleteExpired func(*Step) error
+	RecordTimes, Report, DeleteExpired func(*Step) error
+	// Quota carries out writes to quota Workloads in their order. It is called several times.
+	Quota func([]quotastep.Write) error
+	// ReleaseQuota releases the quota of the quota Workloads that the Step names, if that is still decided on live reads.
+	ReleaseQuota func(*Step) error
 	// Yield is called before RecordTimes, unless it is nil. It returns ErrYield to leave that part and those after it to the next Step.
 	Yield func(*Step) error
 }
@@ -211,13 +173,18 @@ func (w *Step) Write(to *Writer) error {
 }
 
 func (w *Step) parts(to *Writer) []part {
+	quota := func(kinds ...quotastep.Kind) part {
+		return part{!w.Has(kinds...), func(w *Step) error { return w.WriteOf(to.Quota, kinds...) }}
+	}
+	// The last stage comes first: if the API server rejects one, no stage that is open from the start holds quota without use.
+	created := w.Of(quotastep.Create)
+	slices.Reverse(created)
 	return []part{
-		{len(w.CreateWorkloads) == 0, to.CreateWorkloads},
-		{w.AdmitWorkload == nil, to.AdmitWorkload},
+		{len(created) == 0, func(*Step) error { return to.Quota(created) }},
+		quota(quotastep.Admit),
 		{w.Stop == nil, to.Stop},
 		{!w.NoteStarted, to.NoteStarted},
-		{len(w.EvictWorkloads) == 0, to.EvictWorkloads},
-		{len(w.ChangeWorkloads) == 0, to.ChangeWorkloads},
+		quota(quotastep.Evict, quotastep.Change),
 		{len(w.MarkJobs) == 0, to.MarkJobs},
 		{!w.MarkTemplates, to.MarkTemplates},
 		{!w.SetScheduler, to.SetScheduler},
@@ -236,14 +203,11 @@ func (w *Step) parts(to *Writer) []part {
 		{len(w.RestoreJobs) == 0, to.RestoreJobs},
 		{to.Yield == nil, to.Yield},
 		{len(w.EndedHolds) == 0, to.RecordTimes},
-		{len(w.Progress) == 0, to.Progress},
-		{len(w.Reclaim) == 0, to.Reclaim},
-		{len(w.ReleaseQuota) == 0, to.ReleaseQuota},
-		{len(w.Reopen) == 0, to.Reopen},
-		{len(w.RemoveFinalizers) == 0, to.RemoveFinalizers},
-		{len(w.DeleteWorkloads) == 0, to.DeleteWorkloads},
+		quota(quotastep.Progress, quotastep.Reclaim),
+		{!w.Has(quotastep.Release), to.ReleaseQuota},
+		quota(quotastep.Reopen, quotastep.RemoveFinalizer, quotastep.Delete),
 		{false, to.Report},
-		{len(w.CreateGrowths) == 0, to.CreateGrowths},
+		quota(quotastep.Grow),
 		{w.DeleteExpired == nil, to.DeleteExpired},
 	}
 }

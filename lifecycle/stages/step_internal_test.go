@@ -6,6 +6,11 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // A Step whose writer yields releases Jobs and leaves what it records to the next one.
@@ -29,12 +34,33 @@ func TestWriteYields(t *testing.T) {
 					return nil
 				}
 			}
-			w := Step{ReleaseJobs: []ReleaseJobs{{Jobs: []*batchv1.Job{{}}}}, Progress: []ReportProgress{{}}}
-			err := w.Write(&Writer{ReleaseJobs: part("release"), Progress: part("progress"), Report: part("report"), Yield: c.yield})
+			w := Step{ReleaseJobs: []ReleaseJobs{{Jobs: []*batchv1.Job{{}}}}}
+			w.Progress(&kueue.Workload{}, metav1.Condition{}, nil)
+			err := w.Write(&Writer{
+				ReleaseJobs: part("release"), Report: part("report"), Yield: c.yield,
+				Quota: func(writes []quotastep.Write) error { return part(writes[0].Kind.String())(&w) },
+			})
 			if !errors.Is(err, c.err) || !slices.Equal(written, c.want) {
 				t.Errorf("wrote %v, error %v, want %v, error %v", written, err, c.want, c.err)
 			}
 		})
+	}
+}
+
+// If the API server rejects a quota Workload, no stage that is open from the start holds quota without use.
+func TestTheLastStageIsCreatedFirst(t *testing.T) {
+	var created []string
+	err := Next(world{}.build(t)).Write(&Writer{
+		Quota: func(writes []quotastep.Write) error {
+			for i := range writes {
+				created = append(created, writes[i].Kind.String()+" "+writes[i].Workload.Labels[apis.StageLabel])
+			}
+			return nil
+		},
+		Report: func(*Step) error { return nil },
+	})
+	if err != nil || !slices.Equal(created, []string{"create train", "create init"}) {
+		t.Errorf("wrote %v, error %v", created, err)
 	}
 }
 

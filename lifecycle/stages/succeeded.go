@@ -51,7 +51,7 @@ func (st *stage) addSucceeded(replicatedJobs []string) {
 func inferSucceeded(stages []stage) {
 	for i := range stages {
 		st := &stages[i]
-		if st.workload == nil || st.stale || isGated(st.workload) {
+		if st.workload == nil || st.stale || quotaworkload.HasGate(st.workload, apis.StageGate) {
 			continue
 		}
 		for _, c := range st.After {

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 func TestDesiredOfSucceededJobs(t *testing.T) {
@@ -102,7 +103,7 @@ func TestDesiredOfSucceededJobs(t *testing.T) {
 			s.JobSet.Spec.SuccessPolicy = c.policy
 			w := Next(s)
 			var lines []string
-			for _, x := range w.ChangeWorkloads {
+			for _, x := range w.Of(quotastep.Change) {
 				if isRecord(x) {
 					lines = append(lines, fmt.Sprintf("record %s %s", x.After.Name, x.After.Annotations[apis.SucceededJobsAnnotation]))
 				}

@@ -14,6 +14,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // This file keeps the timeline of a JobSet. The timeline is derived from the conditions of the quota Workloads, so it is written only when
@@ -72,25 +73,28 @@ func (w *Step) endedHolds(s *jobsetstate.Snapshot, stages []stage) []jobsetstatu
 // endsHold reports whether this reconcile releases the quota of a stage, or of one of its growths, or removes the record that its pods were
 // ready.
 func (w *Step) endsHold(st *stage) bool {
-	for _, group := range [][]*kueue.Workload{w.ReleaseQuota, w.Reopen, w.RemoveFinalizers, w.DeleteWorkloads} {
-		if slices.Contains(group, st.workload) || slices.ContainsFunc(holding(st.growths), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
-			return true
-		}
+	releases := func(workload *kueue.Workload) bool {
+		return w.Does(workload, quotastep.Release, quotastep.Reopen, quotastep.RemoveFinalizer, quotastep.Delete)
 	}
-	return w.closes(st) || w.forgetsReadiness(st)
+	return releases(st.workload) || slices.ContainsFunc(holding(st.growths), releases) || w.closes(st) || w.forgetsReadiness(st)
 }
 
 // closes reports whether this reconcile notes that a restart has gated a stage, which keeps its quota.
 func (w *Step) closes(st *stage) bool {
-	return slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
-		return p.Workload == st.workload && p.Ready.Type == "" && p.Finished == nil
+	return w.writesProgress(st, func(p *quotastep.Write) bool { return p.Ready.Type == "" && p.Finished == nil })
+}
+
+// writesProgress reports whether this reconcile writes such a report about the pods of a stage.
+func (w *Step) writesProgress(st *stage, is func(*quotastep.Write) bool) bool {
+	return slices.ContainsFunc(w.Writes, func(p quotastep.Write) bool {
+		return p.Kind == quotastep.Progress && p.Workload == st.workload && is(&p)
 	})
 }
 
 // losesFirstPod reports whether this reconcile overwrites since when the pods of a stage were ready, which is not counted yet.
 func (w *Step) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
-	return jobsetstatus.IsReadyUncounted(timeline, st.Name, st.workload) && slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
-		return p.Workload == st.workload && p.Ready.Reason == kueue.WorkloadWaitForRecovery
+	return jobsetstatus.IsReadyUncounted(timeline, st.Name, st.workload) && w.writesProgress(st, func(p *quotastep.Write) bool {
+		return p.Ready.Reason == kueue.WorkloadWaitForRecovery
 	})
 }
 
@@ -101,8 +105,8 @@ func (w *Step) forgetsReadiness(st *stage) bool {
 	if ready == nil || ready.Status != metav1.ConditionTrue && ready.Reason != kueue.WorkloadWaitForRecovery {
 		return false
 	}
-	return st.mustRelease && ready.Status == metav1.ConditionTrue || slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
-		return p.Workload == st.workload && p.Ready.Status != metav1.ConditionTrue && p.Ready.Reason != kueue.WorkloadWaitForRecovery
+	return st.mustRelease && ready.Status == metav1.ConditionTrue || w.writesProgress(st, func(p *quotastep.Write) bool {
+		return p.Ready.Status != metav1.ConditionTrue && p.Ready.Reason != kueue.WorkloadWaitForRecovery
 	})
 }
 

@@ -25,9 +25,12 @@ type statusBuilder struct {
 	status   kueue.WorkloadStatus
 }
 
-// newStatusBuilder starts from the status of the Workload, without its admission.
+// newStatusBuilder starts from the status of the Workload, without its admission, and without a requeue time that has passed: no write keeps that, or writes
+// one back that another write has cleared.
 func newStatusBuilder(workload *kueue.Workload, now time.Time) *statusBuilder {
-	return &statusBuilder{workload: workload, now: now.Truncate(time.Second), status: admissionPart(workload)}
+	s := &statusBuilder{workload: workload, now: now.Truncate(time.Second), status: admissionPart(workload)}
+	s.status.RequeueState = unexpired(s.status.RequeueState, now)
+	return s
 }
 
 // newHoldingStatusBuilder starts from the status of the Workload, including its admission.
@@ -49,6 +52,7 @@ func (s *statusBuilder) set(conditionType string, status metav1.ConditionStatus,
 // reserve sets the admission and its conditions, and clears those of an earlier eviction.
 func (s *statusBuilder) reserve(admission *kueue.Admission) {
 	s.status.Admission, s.status.ResourceRequests = admission, nil
+	s.waitNoMore()
 	s.waitsNoLonger()
 	s.set(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, reasonQuotaReserved, fmt.Sprintf("Quota reserved in ClusterQueue %s", admission.ClusterQueue))
 	for _, conditionType := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {

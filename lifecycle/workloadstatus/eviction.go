@@ -24,6 +24,8 @@ type Eviction struct {
 	Message string
 	// Preempted is the reason of the condition Preempted, for victims of a preemption.
 	Preempted string
+	// Preemptor has the kind and the name of what the preemptor belongs to, if the owner may know it. Kueue's condition Preempted does not have it.
+	Preemptor string
 }
 
 // EventReason returns the reason of the Event about the eviction, such as EvictedDueToPreempted.
@@ -43,11 +45,12 @@ func (e *Eviction) FullReason() string {
 // Its AdmissionChecks are reset.
 func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.WorkloadStatus {
 	s := newHoldingStatusBuilder(workload, now)
-	s.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), e.Message)
+	message := e.Message + namedPreemptor(e.Preemptor)
+	s.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), message)
 	if e.Preempted != "" {
 		s.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, quotaworkload.WithEarlierPreemptors(e.Message, workload))
 	}
-	s.endNotice(e.FullReason(), "The stage is evicted: "+e.Message)
+	s.endNotice(e.FullReason(), "The stage is evicted: "+message)
 	s.resetChecks()
 	if e.Reason == kueue.WorkloadDeactivated {
 		s.deactivate(e.FullReason(), e.Message)
@@ -119,14 +122,22 @@ func IsDeactivated(reason string) bool {
 }
 
 // waitNoMore clears the requeue time of the Workload, and keeps its count.
-func (s *statusBuilder) waitNoMore() {
-	if s.status.RequeueState == nil {
-		return
+func (s *statusBuilder) waitNoMore() { s.status.RequeueState = countOf(s.status.RequeueState) }
+
+// countOf returns a requeueState with the count of another one, or nil if that has none.
+func countOf(state *kueue.RequeueState) *kueue.RequeueState {
+	if state == nil || state.Count == nil {
+		return nil
 	}
-	s.status.RequeueState.RequeueAt = nil
-	if s.status.RequeueState.Count == nil {
-		s.status.RequeueState = nil
+	return &kueue.RequeueState{Count: state.Count}
+}
+
+// unexpired returns a requeueState without its time if that has passed.
+func unexpired(state *kueue.RequeueState, now time.Time) *kueue.RequeueState {
+	if BacksOff(state, now) {
+		return state
 	}
+	return countOf(state)
 }
 
 // BacksOff reports whether the requeue time of a requeueState is in the future.
@@ -136,7 +147,7 @@ func BacksOff(state *kueue.RequeueState, now time.Time) bool {
 
 // LaterTry returns the requeueState of a quota Workload that backs off for as long as the AdmissionChecks in state Retry ask for.
 func LaterTry(workload *kueue.Workload, now time.Time) *kueue.RequeueState {
-	state := workload.Status.RequeueState.DeepCopy()
+	state := unexpired(workload.Status.RequeueState.DeepCopy(), now)
 	for _, check := range Checks(workload, kueue.CheckStateRetry) {
 		if check.RequeueAfterSeconds == nil {
 			continue
@@ -163,6 +174,14 @@ func Until(state *kueue.RequeueState, at time.Time) *kueue.RequeueState {
 		state.RequeueAt = new(metav1.NewTime(at.Truncate(time.Second)))
 	}
 	return state
+}
+
+// BackingOffWith returns the requeueState of a quota Workload that backs off with another one of its JobSet, or nil if that one does not back off.
+func BackingOffWith(workload, cause *kueue.Workload) *kueue.RequeueState {
+	if state := cause.Status.RequeueState; state != nil && state.RequeueAt != nil {
+		return Until(workload.Status.RequeueState.DeepCopy(), state.RequeueAt.Time)
+	}
+	return nil
 }
 
 // Backoff returns how long the pods of a quota Workload that was evicted count times in a row because they were not ready stay out of the

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -79,6 +80,17 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// A preemptor in the namespace of the victim is named where the user reads, but not in the condition that Kueue writes, too.
+func TestPreemptorByName(t *testing.T) {
+	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted", Preempted: kueue.InClusterQueueReason, Preemptor: `JobSet "urgent"`}
+	status := workloadstatus.Evicted(admittedWorkload(), e, now())
+	for conditionType, want := range map[string]string{kueue.WorkloadEvicted: `Preempted; preemptor: JobSet "urgent"`, kueue.WorkloadPreempted: "Preempted"} {
+		if got := apimeta.FindStatusCondition(status.Conditions, conditionType).Message; got != want {
+			t.Errorf("condition %s: %s, want %s", conditionType, got, want)
+		}
+	}
+}
+
 // The message to a victim's owner is that of Kueue: the rule, UIDs and paths, and no name of another namespace.
 func TestPreemptionMessage(t *testing.T) {
 	for reason, want := range map[string]string{
@@ -90,6 +102,13 @@ func TestPreemptionMessage(t *testing.T) {
 		want = "Preempted to accommodate a workload (UID: u1, JobUID: UNKNOWN) due to " + want + "; preemptor path: /all/b; preemptee path: /all/a"
 		if got != want {
 			t.Errorf("message about %s = %q, want %q", reason, got, want)
+		}
+	}
+	owned := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: "JobSet", Name: "urgent", Controller: new(true)}}}}
+	lone := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x"}}
+	for namespace, want := range map[string][2]string{"a": {`JobSet "urgent"`, `Workload "x"`}, "b": {}} {
+		if got := [2]string{workloadstatus.OwnerNameOf(namespace, owned), workloadstatus.OwnerNameOf(namespace, lone)}; got != want {
+			t.Errorf("owners in %s: %q, want %q", namespace, got, want)
 		}
 	}
 	for namespace, want := range map[string]string{"a": `Workload "x"`, "b": "a Workload of another namespace"} {

@@ -23,7 +23,8 @@ type Snapshot struct {
 	Workload *kueue.Workload
 	// ReservedIn is the ClusterQueue that holds the Workload's quota while it waits for AdmissionChecks. It is nil if there is none.
 	ReservedIn *kueue.ClusterQueue
-	// LocalQueue and ClusterQueue are the stopped queues that the Workload waits for: see IsStopped. They are nil if they do not exist.
+	// LocalQueue and ClusterQueue are the stopped queues that the Workload waits for: see IsStopped. LocalQueue is also that of a Workload that waits for
+	// AdmissionChecks. They are nil if they do not exist.
 	LocalQueue   *kueue.LocalQueue
 	ClusterQueue *kueue.ClusterQueue
 	// Gates are the feature gates of Kueue that are on.
@@ -136,10 +137,19 @@ func holding(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) 
 	if quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
 		return running(s, podsReady, now)
 	}
-	if s.ReservedIn == nil {
-		return &Step{}
+	if isGone(s.ReservedIn) || isGone(s.LocalQueue) {
+		return &Step{} // nothing is admitted there: the engine takes the reservation back
 	}
 	return checking(s, now)
+}
+
+// isGone reports whether a queue does not exist, or is being deleted.
+func isGone[Q interface {
+	comparable
+	GetDeletionTimestamp() *metav1.Time
+}](queue Q) bool {
+	var none Q
+	return queue == none || queue.GetDeletionTimestamp() != nil
 }
 
 // checking returns the next step of a Workload between its reservation and its admission.
@@ -251,7 +261,7 @@ func (l *readyLimit) setting() string {
 // count: the stage starts again. Time in which a stage is gated again and keeps its quota, because its JobSet was restarted, does not count
 // either, nor does time in which a gang of pods gathers quota.
 func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) *readyLimit {
-	if !*podsReady.Enable || isClosed(w) || quotaworkload.HasNoPodsYet(w) {
+	if !*podsReady.Enable || keepsPodsBack(w) || quotaworkload.HasNoPodsYet(w) {
 		return nil
 	}
 	started := startedAt(w, admitted)
@@ -269,10 +279,9 @@ func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted 
 	return &readyLimit{ready.LastTransitionTime.Time, podsReady.RecoveryTimeout.Duration, kueue.WorkloadWaitForRecovery}
 }
 
-// isClosed reports whether the pods of a Workload must not run now, although it may hold quota.
-func isClosed(w *kueue.Workload) bool {
-	gates := quotaworkload.Gates(w)
-	return slices.Contains(gates, apis.StageGate) || slices.Contains(gates, apis.SuspendedGate)
+// keepsPodsBack reports whether the pods of a Workload must not run now, although it may hold quota.
+func keepsPodsBack(w *kueue.Workload) bool {
+	return quotaworkload.HasGate(w, apis.StageGate, apis.SuspendedGate)
 }
 
 // notReady requeues a Workload with a growing back-off, until it has reached the retry limit.
@@ -318,10 +327,10 @@ func waiting(s *Snapshot, now time.Time) *Step {
 		return requeued(w, kueue.WorkloadReactivated, "The quota Workload was activated again", now)
 	case c.Reason == kueue.WorkloadEvictedByPodsReadyTimeout || c.Reason == kueue.WorkloadEvictedByAdmissionCheck:
 		return requeued(w, kueue.WorkloadBackoffFinished, "The back-off has expired", now)
-	case s.LocalQueue == nil || ptr.Deref(s.LocalQueue.Spec.StopPolicy, kueue.None) != kueue.None:
+	case isGone(s.LocalQueue) || ptr.Deref(s.LocalQueue.Spec.StopPolicy, kueue.None) != kueue.None:
 	case c.Reason == kueue.WorkloadEvictedByLocalQueueStopped:
 		return requeued(w, kueue.WorkloadLocalQueueRestarted, "The LocalQueue was restarted after being stopped", now)
-	case s.ClusterQueue == nil || ptr.Deref(s.ClusterQueue.Spec.StopPolicy, kueue.None) != kueue.None:
+	case isGone(s.ClusterQueue) || ptr.Deref(s.ClusterQueue.Spec.StopPolicy, kueue.None) != kueue.None:
 	case c.Reason == kueue.WorkloadEvictedByClusterQueueStopped:
 		return requeued(w, kueue.WorkloadClusterQueueRestarted, "The ClusterQueue was restarted after being stopped", now)
 	}
@@ -334,26 +343,27 @@ func gatedByOthers(w *kueue.Workload, now time.Time) *Step {
 	const begin = "Admission is gated by: "
 	said := WaitOf(w)
 	isSaid := said != nil && said.Reason == kueue.WorkloadAdmissionGated && strings.HasPrefix(said.Message, begin)
-	switch isGated := isGatedByOthers(w); {
-	case isGated && !isSaid:
+	switch hasGates := len(quotaworkload.GatesOfOthers(w)) > 0; {
+	case hasGates && !isSaid:
 		by := w.Annotations[apis.AdmissionGatedByAnnotation]
 		return &Step{Status: new(Pending(w, bothReasons(kueue.WorkloadAdmissionGated, begin+by), now)), Transition: GatedTransition{by}}
-	case !isGated && isSaid:
+	case !hasGates && isSaid:
 		wait := pendingEvaluation("AdmissionGatedBy cleared, waiting for quota reservation")
 		return &Step{Status: new(Pending(w, wait, now)), Transition: UngatedTransition{}}
 	}
 	return nil
 }
 
-// gatedAgain corrects the status of a stage's Workload that was refused quota before a gate removed it from the queue: the old reason for waiting
-// no longer holds. It returns nil if there is nothing to correct. The status of a Workload that has been gated from the start has no reason.
+// gatedAgain corrects the status of a stage's Workload that was refused quota before a gate removed it from the queue, or that names another gate: the old
+// reason for waiting no longer holds. It returns nil if there is nothing to correct. The status of a Workload that has been gated from the start has no reason.
 func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 	said := WaitOf(w)
-	if !isClosed(w) || said == nil || isGatedByOthers(w) {
+	if !keepsPodsBack(w) || said == nil || len(quotaworkload.GatesOfOthers(w)) > 0 {
 		return nil
 	}
 	wait := outOfQueue(w)
-	if said.Reason == wait.Reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
+	isOfOtherGate := said.Message != wait.Message && strings.HasPrefix(said.Message, notInQueue)
+	if said.Reason == wait.Reason && !isOfOtherGate || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
 		return nil
 	}
 	return &Step{Status: new(Pending(w, wait, now))}

@@ -17,7 +17,7 @@ import (
 func TestNotice(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 	ends := now.Add(2 * time.Minute)
-	preemptor := workloadstatus.Preemptor{UID: "u1", JobUID: "job", Reason: kueue.InCohortReclamationReason, Path: "/a", VictimPath: "/b"}
+	preemptor := workloadstatus.Preemptor{UID: "u1", JobUID: "job", Reason: kueue.InCohortReclamationReason, Name: `Job "urgent"`, Path: "/a", VictimPath: "/b"}
 	for name, test := range map[string]struct {
 		end          func(w *kueue.Workload) kueue.WorkloadStatus
 		wantReason   string
@@ -46,7 +46,7 @@ func TestNotice(t *testing.T) {
 		if diff := gocmp.Diff(want, quotaworkload.NoticeOf(w)); diff != "" {
 			t.Fatalf("notice: -want +got\n%s", diff)
 		}
-		const message = "The pods end at 2026-01-02T15:02:00Z, to accommodate a workload (UID: u1, JobUID: job) due to reclamation within the cohort; preemptor path: /a; preemptee path: /b"
+		const message = `The pods end at 2026-01-02T15:02:00Z, to accommodate a workload (UID: u1, JobUID: job) due to reclamation within the cohort; preemptor path: /a; preemptee path: /b; preemptor: Job "urgent"`
 		if got := apimeta.FindStatusCondition(w.Status.Conditions, apis.PreemptionPendingCondition).Message; got != message {
 			t.Errorf("message %q, want %q", got, message)
 		}

@@ -29,7 +29,7 @@ func TestCleared(t *testing.T) {
 		"retried":              {kueue.WorkloadEvictedByAdmissionCheck, nil, "False AdmissionCheck", "Pending: why"},
 		"not ready":            {kueue.WorkloadEvictedByPodsReadyTimeout, nil, "False PodsReadyTimeout", "Pending: why"},
 		"preempted, but gated": {kueue.WorkloadEvictedByPreemption, []string{apis.StageGate}, "False AdmissionGated:stage", "Pending: why"},
-		"suspended":            {"", []string{apis.SuspendedGate}, "False AdmissionGated:suspended", "Pending: Not in the queue: the JobSet is suspended by its user"},
+		"suspended":            {"", []string{apis.SuspendedGate}, "False AdmissionGated:suspended", "Pending: Not in the queue: the JobSet is suspended by its user; set spec.suspend of the JobSet to false to requeue"},
 		"must not start":       {"", []string{apis.StageGate}, "False AdmissionGated:stage", "Pending: Not in the queue: the stage waits for earlier stages of its JobSet"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,12 +35,14 @@ type Preemptor struct {
 	JobUID string
 	// Reason is the reason of the condition Preempted: the rule by which the preemptor takes the quota.
 	Reason string
+	// Name has the kind and the name of what the preemptor belongs to. It is empty for readers of another namespace.
+	Name string
 	// Path names the Cohorts of the preemptor from the root down, and its ClusterQueue. VictimPath is that of the victim.
 	Path, VictimPath string
 }
 
-// PreemptionMessage returns the message of Kueue for a preemption. It names neither the preemptor nor its namespace: a user who may read its
-// objects can look up the UIDs.
+// PreemptionMessage returns the message of Kueue for a preemption, as the condition Preempted has it. It names neither the preemptor nor its namespace:
+// a user who may read its objects can look up the UIDs.
 func PreemptionMessage(p Preemptor) string {
 	return quotaworkload.PreemptedFor + p.uid() + "," + p.why()
 }
@@ -52,13 +54,21 @@ func (p *Preemptor) why() string {
 		cmp.Or(p.JobUID, unknown), right(p.Reason), cmp.Or(p.Path, unknown), cmp.Or(p.VictimPath, unknown))
 }
 
+// namedPreemptor returns what follows the message of Kueue for readers who may know the name of the preemptor.
+func namedPreemptor(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "; preemptor: " + name
+}
+
 // unknown replaces what is not known in the message of a preemption.
 const unknown = "UNKNOWN"
 
 // Noticed returns the status of a quota Workload that goes on running until its preemption at a time.
 func Noticed(workload *kueue.Workload, ends time.Time, p Preemptor, now time.Time) kueue.WorkloadStatus {
 	s := newHoldingStatusBuilder(workload, now)
-	s.set(apis.PreemptionPendingCondition, metav1.ConditionTrue, p.Reason, quotaworkload.NoticeMessage(ends, p.uid())+p.why())
+	s.set(apis.PreemptionPendingCondition, metav1.ConditionTrue, p.Reason, quotaworkload.NoticeMessage(ends, p.uid())+p.why()+namedPreemptor(p.Name))
 	return s.status
 }
 
@@ -80,6 +90,17 @@ func (s *statusBuilder) endNotice(reason, message string) {
 func NameOf(reader string, workload types.NamespacedName) string {
 	if workload.Namespace != reader {
 		return "a Workload of another namespace"
+	}
+	return fmt.Sprintf("Workload %q", workload.Name)
+}
+
+// OwnerNameOf returns the kind and the name of what a quota Workload was created for. It is empty for readers of another namespace.
+func OwnerNameOf(reader string, workload *kueue.Workload) string {
+	if workload.Namespace != reader {
+		return ""
+	}
+	if owner := metav1.GetControllerOf(workload); owner != nil {
+		return fmt.Sprintf("%s %q", owner.Kind, owner.Name)
 	}
 	return fmt.Sprintf("Workload %q", workload.Name)
 }

@@ -96,3 +96,15 @@ func addSlices(request *kueue.PodSetTopologyRequest, annotations map[string]stri
 	request.PodSetSliceRequiredTopology, request.PodSetSliceSize = &topology, new(int32(size))
 	return nil
 }
+
+// PodPriority returns the priority that pods with a PriorityClass give to their quota Workload, and the reference to that class. Classes above the
+// configured limit, such as system-node-critical, do not count: every tenant may name them, and its jobs would evict all others and could not be evicted.
+func PodPriority(class string, value, limit int32) (int32, *kueue.PriorityClassRef) {
+	switch {
+	case value > limit:
+		return 0, nil
+	case class == "":
+		return value, nil
+	}
+	return value, kueue.NewPodPriorityClassRef(class)
+}

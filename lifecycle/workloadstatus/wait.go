@@ -23,13 +23,13 @@ func bothReasons(reason, message string) quotaworkload.Wait {
 	return quotaworkload.Wait{Reason: reason, KueueReason: reason, Message: message}
 }
 
+// notInQueue begins the messages about gates of Tranche.
+const notInQueue = "Not in the queue: "
+
 // outOfQueue returns the Wait of a quota Workload that a gate of Tranche keeps out of the queue.
 func outOfQueue(w *kueue.Workload) quotaworkload.Wait {
-	reason := kueue.WorkloadAdmissionGated
-	if slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate) {
-		reason = kueue.WorkloadOnHold
-	}
-	return bothReasons(reason, "Not in the queue: "+quotaworkload.GateMessage(w))
+	gate := quotaworkload.GateOf(w)
+	return bothReasons(gate.Reason, notInQueue+gate.Text())
 }
 
 // wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue writes it with default feature gates, and
