@@ -5,28 +5,24 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/net/netutil"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/cert"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
-	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/webserver"
 )
 
 // Limits of connections and requests.
 const (
 	maxConnections = 500
-	maxHeader      = 32 << 10
-	headerTime     = 10 * time.Second
-	bodyTime       = 10 * time.Second
+	// maxQuiet is how many connections without a request one address may have: those of all browsers behind a proxy.
+	maxQuiet   = 100
+	maxHeader  = 32 << 10
+	headerTime = 10 * time.Second
+	bodyTime   = 10 * time.Second
 	// writeTime is how long a client may take to receive a whole answer. Answers and events of streams have their own, shorter limits.
 	writeTime = 40 * time.Second
 	idleTime  = time.Minute
@@ -35,9 +31,10 @@ const (
 
 // A listener serves the dashboard over TLS.
 type listener struct {
-	settings configapi.Dashboard
-	log      logr.Logger
-	handler  http.Handler
+	address string
+	secure  *tls.Config
+	log     logr.Logger
+	handler http.Handler
 }
 
 // NeedLeaderElection returns false: every replica answers.
@@ -45,51 +42,26 @@ func (l *listener) NeedLeaderElection() bool { return false }
 
 // Start serves until the context is done.
 func (l *listener) Start(ctx context.Context) error {
-	certificate, err := l.certificate(ctx)
-	if err != nil {
-		return fmt.Errorf("dashboard.certDir: %w", err)
-	}
 	var config net.ListenConfig
-	plain, err := config.Listen(ctx, "tcp", l.settings.BindAddress)
+	plain, err := config.Listen(ctx, "tcp", l.address)
 	if err != nil {
 		return fmt.Errorf("dashboard.bindAddress: %w", err)
 	}
-	// Clients that reset streams at a high rate must not keep the manager from its work, so HTTP/2 is not served.
-	secure := tls.NewListener(netutil.LimitListener(plain, maxConnections), &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: certificate,
-	})
 	l.log.Info("Serving the dashboard", "address", plain.Addr().String())
-	return l.serve(ctx, secure)
+	return l.serve(ctx, plain, l.secure)
 }
 
-// certificate returns a function that returns the certificate of the files, or one that is generated now and kept in memory.
-func (l *listener) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
-	if dir := l.settings.CertDir; dir != "" {
-		files, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
-		if err != nil {
-			return nil, err
-		}
-		go func() {
-			if err := files.Start(ctx); err != nil {
-				l.log.Error(err, "Watching the certificate of the dashboard")
-			}
-		}()
-		return files.GetCertificate, nil
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, err
-}
-
-func (l *listener) serve(ctx context.Context, on net.Listener) error {
+// serve serves a listener, over TLS if there is a configuration for it.
+func (l *listener) serve(ctx context.Context, on net.Listener, secure *tls.Config) error {
 	s := &http.Server{
 		Handler: l.survivePanics(limitBody(l.handler)), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		WriteTimeout: writeTime,                                         // and no ReadTimeout, which would end streams of events
 		BaseContext:  func(net.Listener) context.Context { return ctx }, // streams of events end with it
-		ErrorLog:     log.New(quiet{l.log}, "", 0),
+		ErrorLog:     webserver.ErrorLog(l.log),
+	}
+	on = webserver.Guard(s, on, webserver.Limits{Total: maxConnections, Quiet: maxQuiet})
+	if secure != nil {
+		on = tls.NewListener(on, secure)
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(on) }()
@@ -128,13 +100,4 @@ func limitBody(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// quiet writes what net/http reports about clients to the detailed log: browsers refuse self-signed certificates all the time.
-type quiet struct{ log logr.Logger }
-
-// Write implements io.Writer.
-func (q quiet) Write(text []byte) (int, error) {
-	q.log.V(1).Info("Serving a client of the dashboard", "problem", string(text))
-	return len(text), nil
 }

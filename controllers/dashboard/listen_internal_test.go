@@ -14,7 +14,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/webserver"
 	model "github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/server"
 )
@@ -31,9 +31,13 @@ func TestListener(t *testing.T) {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
+	secure, err := webserver.Secure(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := &listener{
-		settings: configapi.Dashboard{BindAddress: address},
-		log:      funcr.New(func(_, args string) { logged <- args }, funcr.Options{}),
+		address: address, secure: secure,
+		log: funcr.New(func(_, args string) { logged <- args }, funcr.Options{}),
 		handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/panic":

@@ -82,6 +82,8 @@ func (s *searcher) add(objects *model.JobSetObjects, waiting []types.NamespacedN
 		objects.WithoutSets = "this replica of the manager does not lead; " + instead
 	case last == nil:
 		objects.WithoutSets = "it is being computed"
+	case errors.Is(last.err, ErrNotSearched):
+		objects.WithoutSets = fmt.Sprintf("%v; with a larger --max-workloads, %s", last.err, instead)
 	case last.err != nil:
 		objects.WithoutSets = last.err.Error() + "; " + instead
 	default:

@@ -128,6 +128,7 @@ func TestSearchesPause(t *testing.T) {
 
 // A search that takes too long, panics, fails or is not made is reported with what to do instead. Only the log has what it cannot show to every user.
 func TestSearchesThatFail(t *testing.T) {
+	const instead = "; tranche explain -n team a finds it"
 	for name, tc := range map[string]struct {
 		search Search
 		want   string
@@ -136,14 +137,14 @@ func TestSearchesThatFail(t *testing.T) {
 		"too long": {func(ctx context.Context, _ []types.NamespacedName) (map[string]*model.LetIn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, "the search takes longer than 10s", 0},
-		"panic": {func(context.Context, []types.NamespacedName) (map[string]*model.LetIn, error) { panic("secret") }, "the search has failed, the log of the manager has the reason", 1},
+		}, "the search takes longer than 10s" + instead, 0},
+		"panic": {func(context.Context, []types.NamespacedName) (map[string]*model.LetIn, error) { panic("secret") }, "the search has failed, the log of the manager has the reason" + instead, 1},
 		"error": {func(context.Context, []types.NamespacedName) (map[string]*model.LetIn, error) {
 			return nil, errors.New("secret")
-		}, "the search has failed, the log of the manager has the reason", 1},
+		}, "the search has failed, the log of the manager has the reason" + instead, 1},
 		"not made": {func(context.Context, []types.NamespacedName) (map[string]*model.LetIn, error) {
 			return nil, fmt.Errorf("%w: too many", ErrNotSearched)
-		}, "it was not searched: too many", 0},
+		}, "it was not searched: too many; with a larger --max-workloads, tranche explain -n team a finds it", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestSearchesThatFail(t *testing.T) {
 				shown(s, "a")
 				time.Sleep(searchTime + time.Millisecond)
 				synctest.Wait()
-				if got := shown(s, "a").WithoutSets; got != tc.want+"; tranche explain -n team a finds it" || len(logged) != tc.logged {
+				if got := shown(s, "a").WithoutSets; got != tc.want || len(logged) != tc.logged {
 					t.Errorf("it shows %q, and %d lines are logged", got, len(logged))
 				}
 			})

@@ -12,6 +12,7 @@ import (
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/webserver"
 	model "github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/access"
 	"github.com/tranche-dev/tranche/dashboard/page"
@@ -50,7 +51,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	search := newSearcher(config.Search, func() { f.change("Showing what would let a JobSet in", (*model.Model).Touch) }, log)
 	reads := &reader{cache: mgr.GetClient(), store: f.store, engine: config.Engine, explained: newExplanations(), searcher: search}
-	l := &listener{settings: config.Settings, log: log, handler: server.New(&server.Config{
+	secure, err := webserver.Secure(mgr, config.Settings.CertDir)
+	if err != nil {
+		return fmt.Errorf("dashboard.certDir: %w", err)
+	}
+	l := &listener{address: config.Settings.BindAddress, secure: secure, log: log, handler: server.New(&server.Config{
 		Store: f.store, JobSet: reads.jobSet, Gate: access.New(reviews), Page: files,
 		About: func() server.About { return server.About{Version: config.Version, IsSynced: f.isSynced()} },
 	})}

@@ -46,11 +46,12 @@ func (p *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 func dialer(t *testing.T, handler http.Handler) func(text string) net.Conn {
 	t.Helper()
 	p := &pipeListener{conns: make(chan net.Conn)}
-	p.closed, p.close = context.WithCancel(t.Context())
+	// The context of a test ends before its cleanup: then the server may fail to accept before it is stopped.
+	p.closed, p.close = context.WithCancel(context.WithoutCancel(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	l := &listener{log: logr.Discard(), handler: handler}
-	go func() { ended <- l.serve(ctx, p) }()
+	go func() { ended <- l.serve(ctx, p, nil) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

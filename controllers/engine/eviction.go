@@ -71,11 +71,11 @@ func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before,
 	e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 	if d.Preemption != nil {
 		e.Preempted = d.Preemption.Reason
-		p, err := w.preemptor(ctx, d.Preemption)
+		p, err := w.preemptor(ctx, d.Stage, d.Preemption)
 		if err != nil {
 			return nil, nil, err
 		}
-		e.Message = workloadstatus.PreemptionMessage(p)
+		e.Message, e.Preemptor = workloadstatus.PreemptionMessage(p), p.Name
 	}
 	after, err = w.apply(ctx, before, workloadstatus.Evicted(before, e, time.Now()), before.ResourceVersion)
 	return before, after, err
@@ -107,7 +107,7 @@ func isOver(workload *kueue.Workload, uid types.UID) bool {
 }
 
 // preemptor returns what the status of the victim reports about its preemptor.
-func (w *writer) preemptor(ctx context.Context, d *admission.Preemption) (workloadstatus.Preemptor, error) {
+func (w *writer) preemptor(ctx context.Context, victim admission.StageKey, d *admission.Preemption) (workloadstatus.Preemptor, error) {
 	var preemptor kueue.Workload
 	err := w.config.Client.Get(ctx, d.Preemptor, &preemptor)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -115,7 +115,7 @@ func (w *writer) preemptor(ctx context.Context, d *admission.Preemption) (worklo
 	}
 	p := workloadstatus.Preemptor{UID: d.PreemptorUID, Reason: d.Reason, Path: d.PreemptorPath, VictimPath: d.VictimPath}
 	if preemptor.UID == p.UID {
-		p.JobUID = preemptor.Labels[apis.JobUIDLabel]
+		p.JobUID, p.Name = preemptor.Labels[apis.JobUIDLabel], workloadstatus.OwnerNameOf(victim.Namespace, &preemptor)
 	}
 	return p, nil
 }
@@ -145,7 +145,10 @@ func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Ev
 	}
 	message := e.Message
 	if d.Preemption != nil {
-		message += "; preemptor: " + workloadstatus.NameOf(d.Stage.Namespace, d.Preemption.Preemptor) + "; " + d.Message
+		if d.Preemption.Preemptor.Namespace != d.Stage.Namespace { // otherwise the condition names it
+			message += "; preemptor: " + workloadstatus.NameOf(d.Stage.Namespace, d.Preemption.Preemptor)
+		}
+		message += "; " + d.Message
 		w.announcePreemption(before, after, d, message)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {

@@ -39,7 +39,7 @@ func (w *writer) writeNotice(ctx context.Context, d *admission.Notice) (before, 
 	}
 	status := workloadstatus.NoticeWithdrawn(before, time.Now())
 	if d.Preemption != nil {
-		p, err := w.preemptor(ctx, d.Preemption)
+		p, err := w.preemptor(ctx, d.Stage, d.Preemption)
 		if err != nil {
 			return nil, nil, err
 		}

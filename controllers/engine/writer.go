@@ -347,17 +347,17 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 	})
 }
 
-// announce emits an Event on the quota Workload. That of a stage has its Events on the JobSet: one when the stage waits for AdmissionChecks, and one when it
+// announce emits Events on the quota Workload, as Kueue does. That of a stage has its Events on the JobSet: one when the stage waits for AdmissionChecks, and one when it
 // is released, which follows its admission.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	queue := string(d.Admission.ClusterQueue)
 	if d.StageName == "" {
 		if w.events.TryAccept() {
-			news, reserved := events.QuotaReserved, apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+			reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+			events.QuotaReserved(queue, reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
 			if len(d.Checks) == 0 {
-				news = events.AdmittedAtOnce
+				events.Admitted(queue, 0).Emit(w.config.Recorder, workload)
 			}
-			news(queue, reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
 		}
 		return
 	}

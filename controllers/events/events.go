@@ -67,18 +67,13 @@ func AdmittedWhole(why string) Event {
 	return warning("StagesNotProtected", "Plan", "All stages are admitted together, because the JobSet would hold quota while it waits for more, and could deadlock: %s", why)
 }
 
-// QuotaReserved reports that a quota Workload holds quota now and waits for AdmissionChecks, and for how long it has been queued.
+// QuotaReserved reports that a quota Workload holds quota now, and for how long it has been queued.
 func QuotaReserved(queue string, waited time.Duration) Event {
 	return normal("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds())
 }
 
 // Pending reports why a quota Workload gets no quota. The reason is that of its condition QuotaReserved.
 func Pending(reason, message string) Event { return warning(reason, reason, "%s", message) }
-
-// AdmittedAtOnce reports that a quota Workload is admitted without AdmissionChecks, and for how long it has been queued.
-func AdmittedAtOnce(queue string, waited time.Duration) Event {
-	return normal("Admitted", "Admit", "Admitted by ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds())
-}
 
 // Admitted reports that a quota Workload is admitted, and how long after its quota was reserved.
 func Admitted(queue string, waited time.Duration) Event {
@@ -220,6 +215,11 @@ func StageSuspended(stage string) Event {
 	return normal("StageSuspended", "Hold", "Stage %q released its quota: the JobSet is suspended", stage)
 }
 
+// StageUnpaid reports that the Jobs of a stage are held again because no quota pays for them.
+func StageUnpaid(stage string) Event {
+	return warning("Stopped", "Hold", "Suspended the Jobs of stage %q, which ran without quota: another client has removed its admission; they start when it is admitted again", stage)
+}
+
 // StageClosed reports that a stage has released quota that another engine had reserved for it, because the stages before it have to run again.
 func StageClosed(stage string) Event {
 	return normal("StageClosed", "Hold", "Stage %q released its quota: stages that start before it have to run again", stage)
@@ -295,6 +295,12 @@ func KueueMissing() Event {
 		"taken over, and Tranche's manager does not start again. Install Kueue 0.19 again; or, to replace Kueue, hand back what was taken over, and install config/default with mode Instead")
 }
 
+// JobSetFieldsMissing reports that another CRD of JobSets was applied over Tranche's.
+func JobSetFieldsMissing(fields []string) Event {
+	return warning("JobSetFieldsMissing", "Watch", "The CRD of JobSets lacks %s: another one was applied over Tranche's. JobSets keep the order and the gangs that they were created with, but new ones "+
+		"lose these fields, and those with startupPolicyOrder InOrder are refused. Apply Tranche's CRD again (config/crd, or config/beside/crd beside Kueue)", strings.Join(fields, ", "))
+}
+
 // KueueUntested reports that Kueue's manager has a version beside which Tranche is not tested.
 func KueueUntested(version, tested string) Event {
 	return warning("KueueUntested", "Watch", "Kueue's manager has version %s, and Tranche is tested beside %s: it goes on, but takes no cohort tree over. Install %s, or try staged JobSets on a test cluster first",
@@ -309,12 +315,20 @@ func FlavorInUse(clusterQueues []string) Event {
 // GangBlocked reports why a gang that holds its quota is not placed, and what helps.
 func GangBlocked(message string) Event { return warning("GangBlocked", "Gang", "%s", message) }
 
+// SpecPruned reports that fields of a JobSet were lost and are recorded.
+func SpecPruned(message string) Event { return warning("SpecPruned", "Queue", "%s", message) }
+
 // PriorityKept reports that the priority class which a JobSet names now does not exist.
 func PriorityKept(message string) Event { return warning("PriorityKept", "Queue", "%s", message) }
 
 // LedgerMismatch reports on a ClusterQueue that the engine charged another amount than its quota Workloads hold.
 func LedgerMismatch(charged, held, remedy string) Event {
 	return warning("LedgerMismatch", "Audit", "The engine charged %s, but %s: %s; please report this bug", charged, held, remedy)
+}
+
+// AcceleratorsUncharged reports on a JobSet, a Job or a pod of a gang that live pods ask for more accelerators than is charged for them.
+func AcceleratorsUncharged(asked, charged string) Event {
+	return warning("AcceleratorsUncharged", "Audit", "Live pods ask for %s, and quota is charged for %s: delete the pods that must not run; please report this bug", asked, charged)
 }
 
 // GangStatus reports the state of a gang on its PodGroup and pods. The topic is the action, so that another cause is a new Event and not

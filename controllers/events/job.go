@@ -7,6 +7,11 @@ func JobStarted(queue string) Event {
 	return normal("Started", "Release", "Released the Job, which is admitted in ClusterQueue %q", queue)
 }
 
+// JobAwaitsPods reports that an admitted Job waits for the end of its previous run.
+func JobAwaitsPods() Event {
+	return normal("AwaitsPods", "Hold", "The Job is admitted, and starts when the pods of its previous run have terminated: they use its quota")
+}
+
 // JobAdopted reports that a Job which ran before Tranche was installed is charged.
 func JobAdopted(queue string) Event {
 	return normal("Adopted", "Admit", "Charged the Job, which ran before Tranche was installed, to ClusterQueue %q; it runs on", queue)

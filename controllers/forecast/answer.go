@@ -63,7 +63,7 @@ func withoutGated(part *snapshot.Snapshot, waiting []*kueue.Workload) (open []*k
 			open = append(open, w)
 			continue
 		}
-		gated = append(gated, notPredicted(part, []*kueue.Workload{w}, "waits for gate "+strings.Join(gates, ", "))...)
+		gated = append(gated, notPredicted(part, []*kueue.Workload{w}, quotaworkload.GateOf(w).Text())...)
 	}
 	return open, gated
 }

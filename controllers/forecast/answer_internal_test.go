@@ -142,10 +142,11 @@ func TestGated(t *testing.T) {
 	for _, a := range all {
 		got[a.JobSet.Name+"/"+a.Expected.Stage+" "+string(a.Expected.Certainty)] = a.Expected.Basis
 	}
+	const cure = "; the controller that set a gate has to remove it from kueue.x-k8s.io/admission-gated-by"
 	want := map[string]string{
-		"a/load NotPredicted": "waits for gate example.com/budget",
-		"b/load NotPredicted": "waits for gate example.com/budget, example.com/data",
-		"e/load NotPredicted": "waits for gate " + apis.ResizeGate,
+		"a/load NotPredicted": "gated by example.com/budget" + cure,
+		"b/load NotPredicted": "gated by example.com/budget, example.com/data" + cure,
+		"e/load NotPredicted": "the stage is about to ask for its current number of pods",
 		"f/load NotPredicted": "more than 1 quota Workloads are pending or hold quota in its Cohorts", // its AdmissionChecks are not ready
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

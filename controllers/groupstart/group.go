@@ -49,7 +49,8 @@ func problemOf(js *jobsetapi.JobSet) string {
 		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were installed;"+
 			" delete it and submit it again", apis.GroupStartAnnotation)
 	}
-	plan, err := stageplan.NewUnqueued(&js.Spec) // the stage controller limits the size of a plan
+	restored, _ := stageplan.Restored(js)
+	plan, err := stageplan.NewUnqueued(&restored.Spec) // the stage controller limits the size of a plan
 	if err != nil {
 		return err.Error()
 	}

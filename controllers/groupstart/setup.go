@@ -27,7 +27,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -39,6 +38,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
@@ -124,7 +124,7 @@ func (r *Reconciler) setUp(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, settled(byLabel(jobset.JobSetNameKey)), builder.WithPredicates(inGroup, starts())).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(byLabel(apis.JobSetLabel)), builder.WithPredicates(recordsSuccess())).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(byLabel(apis.JobSetLabel))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(fairqueue.Options(workers, nil)).
 		Complete(r)
 }
 

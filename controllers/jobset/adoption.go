@@ -20,14 +20,13 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadname"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // readTarget reads where a JobSet is charged that ran when Tranche was installed, and returns its plan: all of its Jobs are one stage. Such a JobSet
 // that cannot be adopted is refused.
 func (r *Reconciler) readTarget(ctx context.Context, s *jobsetstate.Snapshot, plan *stageplan.Plan) (*stageplan.Plan, error) {
 	if r.config.Safety != nil || !jobsetstate.IsForeign(s.JobSet) {
-		return plan, nil
+		return plan, readStarted(ctx, r, s)
 	}
 	since, err := apply.PoliciesSince(ctx, r.reader, apis.HoldJobSetsBinding)
 	if err != nil {
@@ -51,13 +50,36 @@ func (r *Reconciler) readTarget(ctx context.Context, s *jobsetstate.Snapshot, pl
 	return whole, nil
 }
 
-// admitWorkload admits the quota Workload of a JobSet that ran when Tranche was installed. The quota Workload must not have changed.
-func (r *Reconciler) admitWorkload(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	written, err := r.writer.Admission(ctx, w.AdmitWorkload.Workload, workloadstatus.Admitted(w.AdmitWorkload.Workload, w.AdmitWorkload.Admission, s.Now))
-	if written != nil {
-		events.JobSetAdopted(string(w.AdmitWorkload.Admission.ClusterQueue)).EmitAbout(r.config.Recorder, s.JobSet, written)
+// readStarted reads where the Jobs are charged that were started while no admission policy was in force. They carry the label that holds them since the
+// policies of an earlier installation.
+func readStarted(ctx context.Context, r *Reconciler, s *jobsetstate.Snapshot) error {
+	running := jobsetstate.RunningUnpaid(s)
+	if r.config.Safety != nil || s.IsUnqueued || len(running) == 0 {
+		return nil
 	}
-	return err
+	since, err := apply.PoliciesSince(ctx, r.reader, apis.HoldJobSetsBinding)
+	if err != nil {
+		return err
+	}
+	started := map[string]bool{}
+	for _, job := range running {
+		if adoption.StartedOlder(job, since) {
+			started[job.Name] = true
+		}
+	}
+	if len(started) == 0 {
+		return nil
+	}
+	queue := types.NamespacedName{Namespace: s.Key.Namespace, Name: string(jobsetstate.QueueOf(s.JobSet))}
+	target, missing, err := apply.AdoptionTarget(ctx, r.config.Client, "JobSet", queue, r.config.Charges)
+	if err != nil {
+		return err
+	}
+	s.StartedTarget, s.StartedBefore = target, started
+	if s.Refusal == "" {
+		s.Refusal = missing
+	}
+	return nil
 }
 
 // noteStarted records that from now on a suspension is requested by the user.
@@ -65,7 +87,7 @@ func noteStarted(ctx context.Context, c client.Client, s *jobsetstate.Snapshot) 
 	after := s.JobSet.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
 	err := c.Patch(ctx, after, patch.IfSameUID(s.JobSet))
-	return ignoreNotFound(err, "note that JobSet %s runs", s.Key)
+	return apply.IgnoreNotFound(err, "note that JobSet %s runs", s.Key)
 }
 
 // stop suspends a JobSet that ran when Tranche was installed, because its quota Workload is evicted.
@@ -88,17 +110,15 @@ func (r *Reconciler) stop(ctx context.Context, s *jobsetstate.Snapshot, w *stage
 	return nil
 }
 
-// markJobs labels Jobs of a JobSet that ran when Tranche was installed.
+// markJobs lets the admission policies guard Jobs that were released before, or by an earlier version of the manager.
 func (r *Reconciler) markJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	label := jobsetstate.HoldOfJobs(s.JobSet)
-	for _, job := range w.MarkJobs {
-		after := job.DeepCopy()
-		metav1.SetMetaDataLabel(&after.ObjectMeta, apis.HoldLabel, label)
-		if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
-			return stages.Independent(fmt.Errorf("label Job %s: %w", client.ObjectKeyFromObject(job), err))
+	return stages.Independent(r.writer.Each(ctx, len(w.MarkJobs), func(i int) error {
+		job := w.MarkJobs[i]
+		if err := r.config.Client.Patch(ctx, jobsetstate.Guarded(s, job), patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("let the admission policies guard Job %s: %w", client.ObjectKeyFromObject(job), err)
 		}
-	}
-	return nil
+		return nil
+	}))
 }
 
 // markTemplates marks the pod templates of a JobSet that is suspended since before Tranche was installed. Before that it deletes the Workload that Kueue
@@ -127,7 +147,7 @@ func dropForeign(ctx context.Context, r *Reconciler, s *jobsetstate.Snapshot, na
 	if !metav1.IsControlledBy(&existing, s.JobSet) || existing.Labels[apis.JobSetLabel] != "" {
 		return nil
 	}
-	return r.writer.DeleteAll(ctx, []*kueue.Workload{&existing})
+	return r.writer.Delete(ctx, &existing)
 }
 
 // takeOver makes the Workload that Kueue has made for a JobSet its quota Workload, if it is for the same pods, and otherwise deletes it.
@@ -142,7 +162,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *jobsetstate.Snapshot, want
 	case !metav1.IsControlledBy(&existing, s.JobSet) || existing.Labels[apis.JobSetLabel] != "":
 		return nil
 	case !adoption.IsForSamePods(&existing, wanted):
-		return r.writer.DeleteAll(ctx, []*kueue.Workload{&existing})
+		return r.writer.Delete(ctx, &existing)
 	}
 	after := existing.DeepCopy()
 	for key, value := range wanted.Labels {

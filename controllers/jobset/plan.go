@@ -8,7 +8,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 )
 
 // A planPublisher sends the plan of each JobSet to the engine. While this process does not lead, it sends a plan whenever a JobSet is created or
@@ -39,10 +39,12 @@ func (f *planPublisher) setUp(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	changes := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	options := fairqueue.Options(1, nil)
+	options.NeedLeaderElection = new(false)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("jobset-plan").
 		For(&jobsetapi.JobSet{}, builder.WithPredicates(changes)).
-		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		WithOptions(options).
 		Complete(f)
 }
 
@@ -79,6 +81,7 @@ func (f *planPublisher) publishAll(ctx context.Context) error {
 
 // publish sends the plan of a JobSet to the engine, if it has a valid one.
 func (f *planPublisher) publish(ctx context.Context, js *jobsetapi.JobSet) error {
+	js, _ = stageplan.Restored(js)
 	spec, _, err := f.reconciler.withClusterDefaults(ctx, js)
 	if err != nil {
 		return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)

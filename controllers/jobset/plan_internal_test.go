@@ -19,6 +19,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
@@ -68,7 +69,7 @@ func startRunner(t *testing.T, cluster *oneJobSet, config admission.Config) *eng
 // The engine also knows the pending JobSets where the process does not lead, because the visibility API is answered there, too.
 func TestPlansAreKnownToFollowers(t *testing.T) {
 	s := newSnapshot(t)
-	workloads := stages.Next(s).CreateWorkloads
+	workloads := stages.Next(s).Workloads(quotastep.Create)
 	cluster := &oneJobSet{jobSet: s.JobSet}
 	runner := startRunner(t, cluster, admission.Config{})
 	runner.Observe(admission.NamespaceObserved{Name: "ns"})
@@ -135,8 +136,8 @@ func TestPublishedPlan(t *testing.T) {
 		stages    int
 	}{
 		"new":      {nil, 2},
-		"staged":   {stages.Next(s).CreateWorkloads, 2},
-		"together": {stages.Next(&together).CreateWorkloads, 1},
+		"staged":   {stages.Next(s).Workloads(quotastep.Create), 2},
+		"together": {stages.Next(&together).Workloads(quotastep.Create), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &oneJobSet{jobSet: s.JobSet}

@@ -26,6 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobsetstate.Snapshot, error) {
@@ -47,7 +48,8 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 			return nil, err
 		}
 		if managed {
-			s.JobSet, s.IsUnqueued = &js, childjob.AreUnqueued(&js)
+			s.JobSet, s.Lost = stageplan.Restored(&js)
+			s.IsUnqueued = childjob.AreUnqueued(&js)
 		}
 	}
 	if err := r.readOwned(ctx, s); err != nil {
@@ -66,7 +68,12 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 	if err != nil {
 		return nil, err
 	}
-	if err := r.readPlan(ctx, s, backend); err != nil {
+	if s.HasUnknownRules, err = hasUnknownRules(ctx, r.config.Fields, s); err != nil {
+		return nil, err
+	}
+	if s.HasUnknownRules {
+		s.Refusal = jobsetstatus.UnknownRules
+	} else if err := r.readPlan(ctx, s, backend); err != nil {
 		return nil, err
 	}
 	if err := r.readOtherEngine(ctx, s); err != nil {
@@ -184,6 +191,19 @@ func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, back
 	return nil
 }
 
+// hasUnknownRules reports whether a JobSet that has not been planned yet may have lost its startupPolicy.rules when it was created. Its quota Workloads
+// show that it has been planned, and the annotation that it has had them.
+func hasUnknownRules(ctx context.Context, fields Fields, s *jobsetstate.Snapshot) (bool, error) {
+	if s.IsUnqueued || len(s.Owned.Workloads) > 0 || jobsetstate.IsStarted(s.JobSet) || !stageplan.MayLackRules(s.JobSet) {
+		return false, nil
+	}
+	if jobsetstatus.HasUnknownRules(s.JobSet) {
+		return true, nil
+	}
+	missing, err := fields.Missing(ctx)
+	return len(missing) > 0, err
+}
+
 // refusalOf returns why a JobSet cannot be queued, or "". unpaid says which of its devices are charged to no quota.
 func refusalOf(s *jobsetstate.Snapshot, unpaid string) string {
 	misuse := jobsetstate.Misuse
@@ -203,7 +223,7 @@ func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (jo
 	for i := range js.Spec.ReplicatedJobs {
 		podClass = cmp.Or(podClass, js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName)
 	}
-	value, class, err := apply.Priority(ctx, r.config.Client, js.Labels[apis.PriorityClassLabel], podClass)
+	value, class, err := apply.Priority(ctx, r.config.Client, js.Labels[apis.PriorityClassLabel], podClass, r.config.MaxPodPriority)
 	return jobsetstate.Priority{Value: value, Class: class}, err
 }
 

@@ -117,6 +117,9 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapsh
 			events.PriorityKept(w.PriorityKept).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
+	if w.Pruned != "" {
+		events.SpecPruned(w.Pruned).Emit(r.config.Recorder, s.JobSet)
+	}
 	if remark := checkpoint.Remark(s.JobSet.Annotations, s.Now); remark != "" {
 		events.CheckpointIgnored(remark).Emit(r.config.Recorder, s.JobSet)
 	}

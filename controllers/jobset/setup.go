@@ -23,7 +23,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -35,6 +34,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
@@ -42,6 +42,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/controllers/internal/ownwrites"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -85,6 +86,10 @@ type Config struct {
 	WithoutQueueName bool
 	// Safety is asked whether a stage may open, if another engine admits the quota Workloads. It is nil if Tranche's engine admits them.
 	Safety Safety
+	// Fields reports whether the API server drops fields of JobSets.
+	Fields Fields
+	// MaxPodPriority is the highest priority that a PriorityClass of pods gives.
+	MaxPodPriority int32
 	// Workers is how many JobSets are reconciled at the same time.
 	Workers int
 	// Releases is how many Jobs of one stage are released at the same time.
@@ -111,9 +116,15 @@ type Safety interface {
 	Changes() <-chan event.GenericEvent
 }
 
+// Fields knows the CRD of JobSets that the API server serves.
+type Fields interface {
+	// Missing returns the fields of Tranche that the API server drops although it has served them before.
+	Missing(ctx context.Context) ([]string, error)
+}
+
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Gangs == nil || c.Namespaces == nil {
-		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics, Gangs and Namespaces are required")
+	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Gangs == nil || c.Namespaces == nil || c.Fields == nil {
+		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics, Gangs, Namespaces and Fields are required")
 	}
 	if c.Workers <= 0 || c.Releases <= 0 {
 		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must be positive", c.Workers, c.Releases)
@@ -190,11 +201,20 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&schedulingv1.PriorityClass{}, users).
 		Watches(&corev1.LimitRange{}, users).
 		Watches(&nodev1.RuntimeClass{}, users).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: config.Workers,
-			RateLimiter:             apply.RateLimiter(),
-		}).
+		WithOptions(fairqueue.Options(config.Workers, r.holdsQuota)).
 		Complete(r)
+}
+
+// holdsQuota reports whether a stage of a JobSet holds quota, according to the cache. That of a JobSet that was deleted may.
+func (r *Reconciler) holdsQuota(request reconcile.Request) bool {
+	ctx := context.Background()
+	var js jobsetapi.JobSet
+	if err := r.config.Client.Get(ctx, request.NamespacedName, &js, client.UnsafeDisableDeepCopy); err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	var list kueue.WorkloadList
+	err := r.config.Client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingFields{indexJobSetUID: string(js.UID)}, client.UnsafeDisableDeepCopy)
+	return err == nil && quotaworkload.AnyCharged(list.Items)
 }
 
 // jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, a ResourceClaimTemplate to those of them that name it, and a

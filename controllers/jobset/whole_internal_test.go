@@ -17,6 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
@@ -102,10 +103,10 @@ func TestKeptPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	staged := stages.Next(s).CreateWorkloads
+	staged := stages.Next(s).Workloads(quotastep.Create)
 	wholeSnapshot := *s
 	wholeSnapshot.Plan = whole
-	together := stages.Next(&wholeSnapshot).CreateWorkloads
+	together := stages.Next(&wholeSnapshot).Workloads(quotastep.Create)
 	growth := together[0].DeepCopy()
 	growth.Labels[apis.GrowthLabel] = "1"
 	foreign := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: together[0].Spec}

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -22,35 +23,28 @@ func (r *Reconciler) write(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 	part := func(write func(context.Context, *jobsetstate.Snapshot, *stages.Step) error) func(*stages.Step) error {
 		return func(w *stages.Step) error { return write(ctx, s, w) }
 	}
+	if err := recordRules(ctx, r, s); err != nil {
+		return apply.Failed(err)
+	}
 	err := w.Write(&stages.Writer{
-		CreateWorkloads: part(r.createWorkloads), AdmitWorkload: part(r.admitWorkload), Stop: part(r.stop), EvictWorkloads: part(r.evictWorkloads), ChangeWorkloads: part(r.changeWorkloads),
-		MarkJobs: part(r.markJobs), MarkTemplates: part(r.markTemplates),
+		Quota: func(writes []quotastep.Write) error { return r.writeQuota(ctx, s, w, writes) }, ReleaseQuota: part(r.releaseQuota),
+		Stop: part(r.stop), MarkJobs: part(r.markJobs), MarkTemplates: part(r.markTemplates),
 		NoteStarted:  func(*stages.Step) error { return noteStarted(ctx, r.config.Client, s) },
 		SetScheduler: part(r.setScheduler), Pause: part(r.pause), Start: part(r.start),
 		DeleteGangs: part(r.deleteGangs), EnsureGangs: part(r.ensureGangs), RecordFinished: part(r.recordFinished),
 		ReleaseJobs: part(r.releaseJobs), ResizeJobs: part(r.resizeJobs), HoldJobs: part(r.holdJobs), SkipJobs: part(r.skipJobs),
 		EndPods: part(r.endPods), RecreateJobs: part(r.recreateJobs), RestoreJobs: part(r.restoreJobs),
 		ConcludeJobs: func(w *stages.Step) error { return r.suspend(ctx, w.ConcludeJobs, false) },
-		RecordTimes:  part(r.recordTimes), Progress: part(r.reportProgress), Reclaim: part(r.reclaimPods), ReleaseQuota: part(r.releaseQuota),
-		Reopen:           part(r.reopenStages),
-		RemoveFinalizers: func(w *stages.Step) error { return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers) },
-		DeleteWorkloads:  func(w *stages.Step) error { return r.writer.DeleteAll(ctx, w.DeleteWorkloads) },
-		Report:           part(r.report), CreateGrowths: part(r.createGrowths), DeleteExpired: part(r.deleteExpired),
+		RecordTimes:  part(r.recordTimes), Report: part(r.report), DeleteExpired: part(r.deleteExpired),
 		Yield: func(w *stages.Step) error { return r.yielder.yield(ctx, s, w) },
 	})
 	if refused, ok := errors.AsType[*refusedWorkload](err); ok {
 		return r.reportRefused(ctx, s, refused)
 	}
-	if err != nil {
-		return apply.Failed(err)
-	}
-	if w.AwaitsEngine {
-		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
-	}
 	if len(w.Complaints) > 0 {
 		w.RequeueWithin(workloadstatus.RecheckAfter)
 	}
-	return ctrl.Result{RequeueAfter: w.RequeueAfter}, nil
+	return apply.Result(&w.Step, err)
 }
 
 // A refusedWorkload is a quota Workload that the API server will always reject for its JobSet.

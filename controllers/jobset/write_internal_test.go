@@ -27,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
@@ -106,7 +107,7 @@ func TestResizeOfWhatHasBeenAdmitted(t *testing.T) {
 			before := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}, Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Count: 4}}}}
 			after := before.DeepCopy()
 			c.change(after)
-			err := newReconciler(&server{version: 2}).changeWorkloads(t.Context(), &jobsetstate.Snapshot{}, &stages.Step{ChangeWorkloads: []stages.ChangeWorkload{{Before: before, After: after}}})
+			err := newReconciler(&server{version: 2}).writer.Change(t.Context(), before, after)
 			if got := apierrors.IsConflict(err); got != c.wantConflict {
 				t.Errorf("conflict = %t, want %t: %v", got, c.wantConflict, err)
 			}
@@ -159,11 +160,11 @@ func TestReleaseGoesOn(t *testing.T) {
 		{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}, Jobs: []*batchv1.Job{grown.DeepCopy()}},
 		{Workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}, Jobs: []*batchv1.Job{same.DeepCopy()}},
 	}}
-	w.Progress = []stages.ReportProgress{{}} // of a stage that has finished, and still holds its quota
+	w.Progress(&kueue.Workload{}, metav1.Condition{}, nil) // of a stage that has finished, and still holds its quota
 	server, hasProgressed := &server{version: 2, generation: 2}, false
 	err := w.Write(&stages.Writer{
 		ReleaseJobs: func(w *stages.Step) error { return newReconciler(server).releaseJobs(t.Context(), s, w) },
-		Progress:    func(*stages.Step) error { hasProgressed = true; return nil },
+		Quota:       func([]quotastep.Write) error { hasProgressed = true; return nil },
 		Report:      func(*stages.Step) error { return nil },
 	})
 	if !apierrors.IsConflict(err) || server.patches != 1 || !hasProgressed {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -40,7 +41,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 		err := r.writer.Each(ctx, len(rel.Jobs), func(i int) error {
 			job := rel.Jobs[i]
 			key := client.ObjectKeyFromObject(job)
-			return ignoreNotFound(r.patchIfSame(ctx, held[key], job), "release Job %s", key)
+			return apply.IgnoreNotFound(r.patchIfSame(ctx, held[key], job), "release Job %s", key)
 		})
 		if err != nil {
 			all = append(all, err)
@@ -61,7 +62,7 @@ func (r *Reconciler) resizeJobs(ctx context.Context, s *jobsetstate.Snapshot, w 
 	for _, g := range w.ResizeJobs {
 		err := r.writer.Each(ctx, len(g.After), func(i int) error {
 			err := r.patchIfSame(ctx, g.Before[i], g.After[i])
-			return ignoreNotFound(err, "change the number of pods of Job %s", client.ObjectKeyFromObject(g.After[i]))
+			return apply.IgnoreNotFound(err, "change the number of pods of Job %s", client.ObjectKeyFromObject(g.After[i]))
 		})
 		if err != nil {
 			return err
@@ -72,8 +73,20 @@ func (r *Reconciler) resizeJobs(ctx context.Context, s *jobsetstate.Snapshot, w 
 }
 
 func (r *Reconciler) holdJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
+	if len(w.Unpaid) > 0 {
+		// Whether they run without quota is decided again on live reads.
+		live, err := r.refresh(ctx, s)
+		if err != nil {
+			return err
+		}
+		again := stages.Next(live)
+		w.HoldJobs, w.Unpaid, w.Stopped = again.HoldJobs, again.Unpaid, again.Stopped
+	}
 	if err := r.suspend(ctx, w.HoldJobs, true); err != nil {
 		return err
+	}
+	for _, stage := range w.Unpaid {
+		events.StageUnpaid(stage).Emit(r.config.Recorder, s.JobSet)
 	}
 	if w.Stopped > 0 {
 		events.JobSetStopped(w.Stopped).Emit(r.config.Recorder, s.Leaving)
@@ -87,7 +100,7 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 		after := jobs[i].DeepCopy()
 		after.Spec.Suspend = &suspend
 		err := r.config.Client.Patch(ctx, after, patch.IfSameUID(jobs[i]))
-		return ignoreNotFound(err, "set spec.suspend of Job %s to %t", client.ObjectKeyFromObject(after), suspend)
+		return apply.IgnoreNotFound(err, "set spec.suspend of Job %s to %t", client.ObjectKeyFromObject(after), suspend)
 	})
 }
 
@@ -105,24 +118,16 @@ func (r *Reconciler) skipJobs(ctx context.Context, s *jobsetstate.Snapshot, w *s
 		})
 		// The API server rejects the write if the Job has changed since: it may have been released.
 		if err := r.config.Client.Status().Patch(ctx, marked, patch.Locked(job, job.ResourceVersion)); err != nil {
-			return ignoreNotFound(err, "mark Job %s as succeeded", key)
+			return apply.IgnoreNotFound(err, "mark Job %s as succeeded", key)
 		}
 		released := marked.DeepCopy()
 		released.Spec.Suspend = new(false)
 		if err := r.config.Client.Patch(ctx, released, patch.IfSameUID(marked)); err != nil {
-			return ignoreNotFound(err, "unsuspend Job %s, which has succeeded", key)
+			return apply.IgnoreNotFound(err, "unsuspend Job %s, which has succeeded", key)
 		}
 		events.JobSkipped(job.Name).Emit(r.config.Recorder, s.JobSet)
 		return nil
 	})
-}
-
-// ignoreNotFound says what was attempted when an object could not be written. An object that has disappeared is no error.
-func ignoreNotFound(err error, format string, args ...any) error {
-	if client.IgnoreNotFound(err) == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
 // recreateJobs deletes Jobs without running pods, so that the JobSet controller recreates them.
@@ -130,7 +135,7 @@ func (r *Reconciler) recreateJobs(ctx context.Context, _ *jobsetstate.Snapshot, 
 	return r.writer.Each(ctx, len(w.RecreateJobs), func(i int) error {
 		job := w.RecreateJobs[i]
 		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
-		return ignoreNotFound(err, "delete Job %s, which has to start from its beginning", client.ObjectKeyFromObject(job))
+		return apply.IgnoreNotFound(err, "delete Job %s, which has to start from its beginning", client.ObjectKeyFromObject(job))
 	})
 }
 
@@ -139,7 +144,7 @@ func (r *Reconciler) restoreJobs(ctx context.Context, _ *jobsetstate.Snapshot, w
 	return r.writer.Each(ctx, len(w.RestoreJobs), func(i int) error {
 		job := w.RestoreJobs[i]
 		err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.IfSameUID(job))
-		return ignoreNotFound(err, "remove the additions of the admission from Job %s", client.ObjectKeyFromObject(job))
+		return apply.IgnoreNotFound(err, "remove the additions of the admission from Job %s", client.ObjectKeyFromObject(job))
 	})
 }
 

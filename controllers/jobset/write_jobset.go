@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/events"
@@ -90,7 +91,22 @@ func (r *Reconciler) annotatePods(ctx context.Context, s *jobsetstate.Snapshot, 
 		return fmt.Errorf("render annotations for the pods of JobSet %s: %w", s.Key, err)
 	}
 	err = r.config.Client.Patch(ctx, s.JobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch))
-	return ignoreNotFound(err, "annotate the pod templates of JobSet %s", s.Key)
+	return apply.IgnoreNotFound(err, "annotate the pod templates of JobSet %s", s.Key)
+}
+
+// recordRules records startupPolicy.rules on a JobSet that was created when the admission policies did not do that yet.
+func recordRules(ctx context.Context, r *Reconciler, s *jobsetstate.Snapshot) error {
+	if s.JobSet == nil || s.Plan == nil || s.JobSet.Annotations[apis.StartupRulesAnnotation] != "" {
+		return nil
+	}
+	record := stageplan.RulesRecord(&s.JobSet.Spec)
+	if record == "" {
+		return nil
+	}
+	after := s.JobSet.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartupRulesAnnotation, record)
+	err := r.config.Client.Patch(ctx, after, patch.IfSameUID(s.JobSet))
+	return apply.IgnoreNotFound(err, "record the rules of JobSet %s", s.Key)
 }
 
 // recordFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.

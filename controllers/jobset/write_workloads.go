@@ -18,76 +18,79 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// createWorkloads creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
-func (r *Reconciler) createWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if prebuilt := jobsetstate.PrebuiltWorkloadOf(s.JobSet); s.Target != nil && prebuilt != "" {
-		if err := dropForeign(ctx, r, s, prebuilt); err != nil {
-			return err
+// writeQuota writes to quota Workloads, and reports that.
+func (r *Reconciler) writeQuota(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step, writes []quotastep.Write) error {
+	isCreate := writes[0].Kind == quotastep.Create
+	if isCreate && s.Target != nil {
+		if prebuilt := jobsetstate.PrebuiltWorkloadOf(s.JobSet); prebuilt != "" {
+			if err := dropForeign(ctx, r, s, prebuilt); err != nil {
+				return err
+			}
 		}
 	}
-	for _, workload := range slices.Backward(w.CreateWorkloads) {
-		err := r.writer.Create(ctx, workload)
-		if apply.IsRefusal(err) {
-			return &refusedWorkload{fmt.Errorf("stage %q has no quota Workload, because the API server rejects it; fix the JobSet and submit it again: %w",
-				workload.Labels[apis.StageLabel], err)}
-		}
-		if apierrors.IsAlreadyExists(err) && s.Target != nil {
-			err = r.takeOver(ctx, s, workload)
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-	}
-	if len(w.CreateWorkloads) > 0 && len(s.Owned.Workloads) == 0 {
+	err := r.writer.Write(ctx, writes, apply.Outcome{
+		Done: func(write *quotastep.Write, written *kueue.Workload) {
+			if event := eventOf(s, w, write); event != nil {
+				event.EmitAbout(r.config.Recorder, s.JobSet, written)
+			}
+		},
+		Failed: func(write *quotastep.Write, err error) error { return r.failed(ctx, s, write, err) },
+	})
+	if err == nil && isCreate && len(s.Owned.Workloads) == 0 {
 		r.config.Metrics.WorkloadsCreated("JobSet", s.JobSet, time.Now())
 		if s.Whole != "" {
 			events.AdmittedWhole(s.Whole).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
-	return nil
+	return err
 }
 
-func (r *Reconciler) changeWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, c := range w.ChangeWorkloads {
-		if err := r.writer.Change(ctx, c.Before, c.After); err != nil {
-			return err
-		}
+// failed returns what it means for a JobSet that a write to a quota Workload has failed.
+func (r *Reconciler) failed(ctx context.Context, s *jobsetstate.Snapshot, write *quotastep.Write, err error) error {
+	stage := write.Workload.Labels[apis.StageLabel]
+	switch isCreate := write.Kind == quotastep.Create; {
+	case isCreate && apply.IsRefusal(err):
+		return &refusedWorkload{fmt.Errorf("stage %q has no quota Workload, because the API server rejects it; fix the JobSet and submit it again: %w", stage, err)}
+	case isCreate && apierrors.IsAlreadyExists(err) && s.Target != nil:
+		return r.takeOver(ctx, s, write.Workload)
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case write.Kind == quotastep.Grow:
+		return fmt.Errorf("grow stage %q: %w", stage, err)
 	}
-	return nil
+	return err
 }
 
-// evictWorkloads marks the other stages of an evicted JobSet as evicted, too.
-func (r *Reconciler) evictWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, e := range w.EvictWorkloads {
-		written, err := r.writer.Evict(ctx, e.Workload, e.Eviction, nil)
-		if err != nil {
-			return err
-		}
-		if written != nil {
-			stage, held := written.Labels[apis.StageLabel], engine.Usage(e.Workload.Status.Admission)
-			events.StageEvicted(stage, held, e.Eviction.Reason, e.Eviction.Message).EmitAbout(r.config.Recorder, s.JobSet, e.Workload)
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, p := range w.Progress {
-		written, err := r.writer.Progress(ctx, p.Workload, p.Ready, p.Finished)
+// eventOf returns what the user of a JobSet has to know about a write to a quota Workload, or nil.
+func eventOf(s *jobsetstate.Snapshot, w *stages.Step, write *quotastep.Write) *events.Event {
+	stage := write.Workload.Labels[apis.StageLabel]
+	switch write.Kind {
+	case quotastep.Admit:
+		return new(events.JobSetAdopted(string(write.Admission.ClusterQueue)))
+	case quotastep.Evict:
+		return new(events.StageEvicted(stage, engine.Usage(write.Workload.Status.Admission), write.Eviction.Reason, write.Eviction.Message))
+	case quotastep.Progress:
 		switch {
-		case err != nil:
-			return err
-		case written == nil:
-		case p.HasSucceeded && w.JobSetSucceeds: // it is told with the end of the JobSet
-		case p.Finished != nil:
-			events.StageFinished(p.Stage, p.Finished.Message).EmitAbout(r.config.Recorder, s.JobSet, p.Workload)
-		case isAwaited(s.Plan, p.Stage) && p.Ready.Status == metav1.ConditionTrue:
-			events.StageReady(p.Stage).EmitAbout(r.config.Recorder, s.JobSet, p.Workload)
+		case write.HasSucceeded && w.JobSetSucceeds: // it is told with the end of the JobSet
+		case write.Finished != nil:
+			return new(events.StageFinished(stage, write.Finished.Message))
+		case isAwaited(s.Plan, stage) && write.Ready.Status == metav1.ConditionTrue:
+			return new(events.StageReady(stage))
 		}
+	case quotastep.Reopen:
+		return new(events.StageReopened(stage))
+	case quotastep.Grow:
+		pods := int32(0)
+		for i := range write.Workload.Spec.PodSets {
+			pods += write.Workload.Spec.PodSets[i].Count
+		}
+		return new(events.StageGrows(stage, pods))
+	case quotastep.Create, quotastep.Change, quotastep.Reclaim, quotastep.Release, quotastep.RemoveFinalizer, quotastep.Delete:
 	}
 	return nil
 }
@@ -96,15 +99,6 @@ func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot
 func isAwaited(plan *stageplan.Plan, stage string) bool {
 	i := slices.IndexFunc(plan.Stages, func(st stageplan.Stage) bool { return st.Name == stage })
 	return i >= 0 && plan.OpensByReady(i)
-}
-
-func (r *Reconciler) reclaimPods(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, c := range w.Reclaim {
-		if err := r.writer.Reclaim(ctx, c.Workload, c.Pods); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // releaseQuota releases the quota of suspended and evicted stages, and notifies the engine at once. The cache may not show yet that a Job was
@@ -116,79 +110,25 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 	}
 	w.RequeueForUnwatchedPods(live)
 	kept := stages.KeptJobs(live)
-	for _, workload := range stages.Next(live).ReleaseQuota {
-		status := releasedStatus(live, workload)
-		stage := workload.Labels[apis.StageLabel]
+	return r.writer.Write(ctx, stages.Next(live).Of(quotastep.Release), apply.Outcome{Done: func(write *quotastep.Write, _ *kueue.Workload) {
+		stage := write.Workload.Labels[apis.StageLabel]
 		event := events.StageSuspended(stage)
 		switch {
-		case quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
-			event = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
-			if jobsetstate.GrowthNumber(workload) > 0 {
-				event = events.GrowthRequeued(stage, workloadstatus.EvictionOf(workload).Message)
-			}
+		case quotaworkload.IsTrue(write.Workload, kueue.WorkloadEvicted) && jobsetstate.GrowthNumber(write.Workload) > 0:
+			event = events.GrowthRequeued(stage, workloadstatus.EvictionOf(write.Workload).Message)
+		case quotaworkload.IsTrue(write.Workload, kueue.WorkloadEvicted):
+			event = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(write.Workload).Message)
 		case !jobsetstate.IsSuspendedByUser(live.JobSet):
 			event = events.StageClosed(stage)
 		}
-		written, err := r.writer.Admission(ctx, workload, status)
-		if err != nil {
-			return err
-		}
-		if written != nil {
-			event.EmitAbout(r.config.Recorder, s.JobSet, workload)
-		}
-	}
-	return nil
-}
-
-// releasedStatus returns the status of a quota Workload that releases its quota because it is evicted, because its JobSet is suspended, or because its stage
-// must not start.
-func releasedStatus(s *jobsetstate.Snapshot, workload *kueue.Workload) kueue.WorkloadStatus {
-	switch {
-	case s.OtherEngine:
-		return workloadstatus.Cleared(workload, time.Now())
-	case quotaworkload.IsTrue(workload, kueue.WorkloadEvicted):
-		return workloadstatus.QuotaReleased(workload, time.Now())
-	}
-	return workloadstatus.Suspended(workload, time.Now())
-}
-
-func (r *Reconciler) reopenStages(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, workload := range w.Reopen {
-		if err := r.writer.Delete(ctx, workload); err != nil {
-			return err
-		}
-		events.StageReopened(workload.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.JobSet, workload)
-	}
-	return nil
-}
-
-// createGrowths creates the quota Workloads of growths.
-func (r *Reconciler) createGrowths(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, growth := range w.CreateGrowths {
-		err := r.writer.Create(ctx, growth)
-		if apierrors.IsAlreadyExists(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("grow stage %q: %w", growth.Labels[apis.StageLabel], err)
-		}
-		pods := int32(0)
-		for i := range growth.Spec.PodSets {
-			pods += growth.Spec.PodSets[i].Count
-		}
-		events.StageGrows(growth.Labels[apis.StageLabel], pods).EmitAbout(r.config.Recorder, s.JobSet, growth)
-	}
-	return nil
+		event.EmitAbout(r.config.Recorder, s.JobSet, write.Workload)
+	}})
 }
 
 // deleteExpired deletes a JobSet, unless its quota Workload was activated again according to the API server.
 func (r *Reconciler) deleteExpired(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	var live kueue.Workload
-	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.DeleteExpired), &live); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if at := workloadstatus.DeactivatedAt(&live); live.UID != w.DeleteExpired.UID || at == nil || !at.Equal(*workloadstatus.DeactivatedAt(w.DeleteExpired)) {
-		return nil
+	if is, err := apply.IsStillDeactivated(ctx, r.reader, w.DeleteExpired); err != nil || !is {
+		return err
 	}
 	err := r.config.Client.Delete(ctx, s.JobSet.DeepCopy(), client.Preconditions{UID: &s.JobSet.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {

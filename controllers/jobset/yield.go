@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
@@ -92,7 +93,7 @@ func inQueue(s *jobsetstate.Snapshot, w *stages.Step) []*kueue.Workload {
 			all = append(all, workload)
 		}
 	}
-	for _, c := range w.ChangeWorkloads {
+	for _, c := range w.Of(quotastep.Change) {
 		if quotaworkload.MayQueue(c.After) {
 			all = append(all, c.After)
 		}

@@ -65,7 +65,8 @@ func TestInQueue(t *testing.T) {
 		workload("waits", func(*kueue.Workload) {}), workload("holds", condition(kueue.WorkloadQuotaReserved)), workload("finished", condition(kueue.WorkloadFinished)),
 		gated, workload("closed", func(w *kueue.Workload) { w.Annotations = gated.Annotations }),
 	}}}
-	step := &stages.Step{ChangeWorkloads: []stages.ChangeWorkload{{Before: gated, After: workload("opened", func(*kueue.Workload) {})}}}
+	step := &stages.Step{}
+	step.Change(gated, workload("opened", func(*kueue.Workload) {}))
 	var names []string
 	for _, w := range inQueue(s, step) {
 		names = append(names, w.Name)

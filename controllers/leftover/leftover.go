@@ -109,7 +109,7 @@ func (s *sweeper) sweep(ctx context.Context) (left, wrote bool, err error) {
 	}
 	var failed error
 	for _, workload := range finished {
-		failed = errors.Join(failed, s.writer.DeleteAll(ctx, []*kueue.Workload{workload}))
+		failed = errors.Join(failed, s.writer.Delete(ctx, workload))
 	}
 	left, wrote = time.Since(since) < graceOfKueue, len(finished) > 0
 	for _, group := range groups {
@@ -226,13 +226,13 @@ func (s *sweeper) isOver(ctx context.Context, workload *kueue.Workload, kind lef
 	if kind == leftover.JobSet {
 		var js jobsetapi.JobSet
 		if err := s.config.Live.Get(ctx, key, &js); err != nil {
-			return apierrors.IsNotFound(err), ignoreNotFound(err, "read JobSet %s", key)
+			return apierrors.IsNotFound(err), apply.IgnoreNotFound(err, "read JobSet %s", key)
 		}
 		return js.UID != owner.UID || js.Status.TerminalState != "", nil
 	}
 	var job batchv1.Job
 	if err := s.config.Live.Get(ctx, key, &job); err != nil {
-		return apierrors.IsNotFound(err), ignoreNotFound(err, "read Job %s", key)
+		return apierrors.IsNotFound(err), apply.IgnoreNotFound(err, "read Job %s", key)
 	}
 	return job.UID != owner.UID || childjob.IsFinished(&job, batchv1.JobComplete) || childjob.IsFinished(&job, batchv1.JobFailed), nil
 }
@@ -240,7 +240,7 @@ func (s *sweeper) isOver(ctx context.Context, workload *kueue.Workload, kind lef
 func (s *sweeper) manages(ctx context.Context, namespace string) (bool, error) {
 	var object corev1.Namespace
 	if err := s.config.Client.Get(ctx, client.ObjectKey{Name: namespace}, &object); err != nil {
-		return false, ignoreNotFound(err, "read Namespace %s", namespace)
+		return false, apply.IgnoreNotFound(err, "read Namespace %s", namespace)
 	}
 	return s.config.Namespaces.Matches(labels.Set(object.Labels)), nil
 }
@@ -269,7 +269,7 @@ func (s *sweeper) write(ctx context.Context, step *leftover.Step) error {
 		}
 	}
 	if step.Delete != nil {
-		return s.writer.DeleteAll(ctx, []*kueue.Workload{step.Delete})
+		return s.writer.Delete(ctx, step.Delete)
 	}
 	if err := s.changePods(ctx, step.Forget, "remove Kueue's label of", leftover.Forgotten); err != nil {
 		return err
@@ -306,11 +306,4 @@ func (s *sweeper) queue(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	return s.config.Client.Patch(ctx, leftover.Queued(member), patch.Locked(member, member.ResourceVersion))
-}
-
-func ignoreNotFound(err error, format string, args ...any) error {
-	if client.IgnoreNotFound(err) == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

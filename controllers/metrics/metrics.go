@@ -76,6 +76,7 @@ type Metrics struct {
 	stageVectors
 	groupVectors
 	forecastVectors
+	crdVectors
 	all catalogue
 }
 
@@ -83,7 +84,7 @@ type Metrics struct {
 func New(replica Replica) *Metrics {
 	m := &Metrics{replica: replica}
 	m.kueueVectors, m.stageVectors, m.groupVectors = newKueueVectors(&m.all), newStageVectors(&m.all), newGroupVectors(&m.all)
-	m.forecastVectors = newForecastVectors(&m.all)
+	m.forecastVectors, m.crdVectors = newForecastVectors(&m.all), newCRDVectors(&m.all)
 	return m
 }
 
@@ -147,6 +148,24 @@ func (m *Metrics) Audited() { m.audits.Inc() }
 // LedgerMismatch counts one difference between the engine's charges and the objects.
 func (m *Metrics) LedgerMismatch(clusterQueue, flavor, resource string) {
 	m.mismatches.WithLabelValues(clusterQueue, flavor, resource).Inc()
+}
+
+// Uncharged identifies accelerators that live pods of a namespace ask for beyond what quota is charged for them.
+type Uncharged struct{ Namespace, Resource string }
+
+// SetUncharged replaces all accelerators that are not charged.
+func (m *Metrics) SetUncharged(all map[Uncharged]float64) {
+	m.uncharged.mu.Lock()
+	defer m.uncharged.mu.Unlock()
+	for u := range m.uncharged.reported {
+		if _, isStill := all[u]; !isStill {
+			m.uncharged.gauge.DeleteLabelValues(u.Namespace, u.Resource)
+		}
+	}
+	for u, amount := range all {
+		m.uncharged.gauge.WithLabelValues(u.Namespace, u.Resource).Set(amount)
+	}
+	m.uncharged.reported = all
 }
 
 // Preempted counts one eviction that was written for a stage in a ClusterQueue, by the reason of the condition Preempted. The victim does

@@ -183,7 +183,7 @@ func (r *Recorder) noteOpening(before, after *kueue.Workload) {
 	switch {
 	case isTrue(after, kueue.WorkloadFinished) != nil:
 		delete(r.opened, after.UID)
-	case isGated(before) && !isGated(after):
+	case len(quotaworkload.Gates(before)) > 0 && len(quotaworkload.Gates(after)) == 0:
 		r.opened[after.UID] = r.now()
 	}
 }
@@ -246,20 +246,48 @@ func (c *change) evicted(now *metav1.Condition) {
 		return
 	}
 	reason, cause, _ := strings.Cut(now.Reason, "DueTo")
+	isFirst := false
+	if counted := c.countedEviction(reason); counted != nil {
+		cause = string(counted.UnderlyingCause)
+		isFirst = evictions(c.before, counted) == 0
+	}
 	c.count(c.metrics.evicted, reason, cause)
 	if !c.inCluster {
 		return
 	}
-	if stats := c.after.Status.SchedulingStats; stats != nil {
-		for _, e := range stats.Evictions {
-			if e.Reason == reason && string(e.UnderlyingCause) == cause && e.Count == 1 {
-				c.metrics.evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
-			}
-		}
+	if isFirst {
+		c.metrics.evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
 	}
 	if ready := isTrue(c.before, kueue.WorkloadPodsReady); ready != nil {
 		observe(c.metrics.readyToEvicted, now.LastTransitionTime.Sub(ready.LastTransitionTime.Time), c.clusterQueue, reason, cause, c.role)
 	}
+}
+
+// countedEviction returns the eviction that was added to the statistics in the status, or nil. The reason of the condition Evicted names the cause only of a
+// deactivation.
+func (c *change) countedEviction(reason string) *kueue.WorkloadSchedulingStatsEviction {
+	if c.after.Status.SchedulingStats == nil {
+		return nil
+	}
+	for i := range c.after.Status.SchedulingStats.Evictions {
+		if e := &c.after.Status.SchedulingStats.Evictions[i]; e.Reason == reason && e.Count > evictions(c.before, e) {
+			return e
+		}
+	}
+	return nil
+}
+
+// evictions returns how often a quota Workload was evicted for the reason and cause of an eviction.
+func evictions(w *kueue.Workload, like *kueue.WorkloadSchedulingStatsEviction) int32 {
+	if w.Status.SchedulingStats == nil {
+		return 0
+	}
+	for _, e := range w.Status.SchedulingStats.Evictions {
+		if e.Reason == like.Reason && e.UnderlyingCause == like.UnderlyingCause {
+			return e.Count
+		}
+	}
+	return 0
 }
 
 // released records how long quota was held that is released now.
@@ -309,8 +337,6 @@ func (c *change) observe(histograms perQueue[*prometheus.HistogramVec], d time.D
 func observe(v *prometheus.HistogramVec, d time.Duration, labels ...string) {
 	v.WithLabelValues(labels...).Observe(max(0, d.Seconds()))
 }
-
-func isGated(w *kueue.Workload) bool { return len(quotaworkload.Gates(w)) > 0 }
 
 func isTrue(w *kueue.Workload, conditionType string) *metav1.Condition {
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {

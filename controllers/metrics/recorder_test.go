@@ -193,6 +193,35 @@ func TestEvictions(t *testing.T) {
 	)
 }
 
+// TestCausesOfEvictions: the cause of a timeout is only in the statistics, and a first eviction is one of its reason and cause.
+func TestCausesOfEvictions(t *testing.T) {
+	l := newLife("causes", metrics.Replica{Elected: elected()})
+	counts := map[kueue.EvictionUnderlyingCause]int32{}
+	for _, cause := range []kueue.EvictionUnderlyingCause{kueue.WorkloadWaitForStart, kueue.WorkloadWaitForRecovery, kueue.WorkloadWaitForStart} {
+		l.set(1, "QuotaReserved=True QuotaReserved", "Evicted=False QuotaReserved")
+		counts[cause]++
+		l.change(60, func(w *kueue.Workload) {
+			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "PodsReadyTimeout", LastTransitionTime: metav1.NewTime(l.clock),
+			})
+			w.Status.SchedulingStats = &kueue.SchedulingStats{}
+			for _, known := range []kueue.EvictionUnderlyingCause{kueue.WorkloadWaitForStart, kueue.WorkloadWaitForRecovery} {
+				if counts[known] > 0 {
+					w.Status.SchedulingStats.Evictions = append(w.Status.SchedulingStats.Evictions,
+						kueue.WorkloadSchedulingStatsEviction{Reason: "PodsReadyTimeout", UnderlyingCause: known, Count: counts[known]})
+				}
+			}
+		})
+		l.set(2, "QuotaReserved=False Pending")
+	}
+	l.wantSome(t, "causes", "kueue_evicted",
+		"kueue_evicted_workloads_once_total PodsReadyTimeout WaitForRecovery 1",
+		"kueue_evicted_workloads_once_total PodsReadyTimeout WaitForStart 1",
+		"kueue_evicted_workloads_total PodsReadyTimeout WaitForRecovery 1",
+		"kueue_evicted_workloads_total PodsReadyTimeout WaitForStart 2",
+	)
+}
+
 // wantSome compares the lines that have a part.
 func (l *life) wantSome(t *testing.T, queue, part string, lines ...string) {
 	t.Helper()

@@ -3,6 +3,7 @@ package metrics
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -117,10 +118,28 @@ type stageVectors struct {
 	stageWait, stageHold                                                         *prometheus.HistogramVec
 	idleQuota, mismatches, admissions, writeFailures, deadlockEvictions, notices *prometheus.CounterVec
 	releases, audits                                                             prometheus.Counter
+	uncharged                                                                    *unchargedGauge
+}
+
+// unchargedGauge has the accelerators that are not charged.
+type unchargedGauge struct {
+	mu       sync.Mutex
+	gauge    *prometheus.GaugeVec
+	reported map[Uncharged]float64
+}
+
+func newUnchargedGauge(all *catalogue) *unchargedGauge {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tranche_uncharged_accelerators",
+		Help: "Accelerators that live pods of a namespace ask for beyond what quota is charged for them. The leader compares them every few seconds. Any value is a bug.",
+	}, []string{"namespace", "resource"})
+	*all = append(*all, gauge)
+	return &unchargedGauge{gauge: gauge}
 }
 
 func newStageVectors(all *catalogue) stageVectors {
 	return stageVectors{
+		uncharged: newUnchargedGauge(all),
 		stageWait: all.histogram("tranche_stage_wait_seconds",
 			"Time from when a stage was pending (its JobSet submitted, the stage opened, or requeued) to its admission. Position is first or later, or growth for additional pods of a running stage.",
 			seconds(16), ofQueue("position")),

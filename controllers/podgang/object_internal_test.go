@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/test/discovery"
 )
 
@@ -108,7 +109,7 @@ func TestStripPod(t *testing.T) {
 		gang.Queue = "main"
 		return podgang.Next(&podgang.Snapshot{Gang: gang, Problems: problems}, metav1.Now().Time)
 	}
-	if diff := cmp.Diff(step(pod), step(stripped)); diff != "" || len(step(pod).Create) != 1 {
+	if diff := cmp.Diff(step(pod), step(stripped)); diff != "" || len(step(pod).Of(quotastep.Create)) != 1 {
 		t.Errorf("steps (-whole +stripped):\n%s", diff)
 	}
 	if len(stripped.Status.Conditions) != 1 || stripped.Status.Conditions[0].Type != corev1.PodReady {

@@ -1,9 +1,9 @@
 package podgang
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,8 +32,6 @@ type snapshot struct {
 	podgang.Snapshot
 	// object is the PodGroup as it was read, or nil.
 	object *unstructured.Unstructured
-	// awaitsEngine is true if the engine may not have observed an admission yet.
-	awaitsEngine bool
 }
 
 // A readers has the readers of one reconcile.
@@ -106,6 +104,12 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from readers) (
 		return nil, err
 	}
 	if err := r.readPriority(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.readPredecessors(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.readGone(ctx, s); err != nil {
 		return nil, err
 	}
 	if s.Flavors, err = apply.Flavors(ctx, r.client, workloads); err != nil {
@@ -239,16 +243,14 @@ func (r *Reconciler) readPeers(ctx context.Context, s *snapshot, from readers) (
 	return all, nil
 }
 
-// readPriority determines the priority as Kueue does: from the named WorkloadPriorityClass, or else from the pods.
+// readPriority determines the priority: from the named WorkloadPriorityClass, or else from the pods.
 func (r *Reconciler) readPriority(ctx context.Context, s *snapshot) error {
 	name := s.Gang.PriorityClass
 	if name == "" {
 		for i, pod := range s.Gang.Pods {
-			if value := ptr.Deref(pod.Spec.Priority, 0); i == 0 || value > s.Priority.Value {
-				s.Priority = podgang.Priority{Value: value}
-				if pod.Spec.PriorityClassName != "" {
-					s.Priority.Class = kueue.NewPodPriorityClassRef(pod.Spec.PriorityClassName)
-				}
+			value, class := workloadstatus.PodPriority(pod.Spec.PriorityClassName, ptr.Deref(pod.Spec.Priority, 0), r.config.MaxPodPriority)
+			if i == 0 || value > s.Priority.Value {
+				s.Priority = podgang.Priority{Value: value, Class: class}
 			}
 		}
 		return nil
@@ -267,6 +269,98 @@ func (r *Reconciler) readPriority(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
+// readPredecessors reads the quota Workloads that a pod may take over from pods that are gone or being deleted. The cache is enough: one that has changed
+// since cannot be taken over, and of a pod that is not evicted yet there is no replacement. When many pods of a controller are evicted, each that replaces one
+// reads all of these: nothing is copied.
+func (r *Reconciler) readPredecessors(ctx context.Context, s *snapshot) error {
+	if len(s.Workloads) > 0 || len(s.Gang.Pods) != 1 {
+		return nil
+	}
+	inNamespace := client.InNamespace(s.Gang.Namespace)
+	for _, controller := range podgang.ControllerOfReplacement(s.Gang.Pods[0]) {
+		var list kueue.WorkloadList
+		if err := r.client.List(ctx, &list, inNamespace, client.MatchingFields{indexController: controller}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list quota Workloads of the controller of pod %s: %w", s.Gang.Full(), err)
+		}
+		for i := range list.Items {
+			ref, _ := refOfWorkload(&list.Items[i])
+			var pods corev1.PodList
+			if err := r.pods.List(ctx, &pods, inNamespace, client.MatchingFields{indexGang: ref.String()}, client.UnsafeDisableDeepCopy); err != nil {
+				return fmt.Errorf("list pods of gang %s: %w", ref.Full(), err)
+			}
+			switch {
+			case len(pods.Items) == 0:
+				s.Predecessors = append(s.Predecessors, podgang.Predecessor{Workload: &list.Items[i]})
+			case pods.Items[0].DeletionTimestamp != nil || podgroup.IsTerminal(&pods.Items[0]):
+				s.Predecessors = append(s.Predecessors, podgang.Predecessor{Workload: &list.Items[i], Pod: &pods.Items[0]})
+			}
+		}
+		if len(s.Predecessors) > 0 {
+			return r.countSiblings(ctx, s, controller)
+		}
+	}
+	return nil
+}
+
+// countSiblings counts the older pods of a controller that wait, and have no quota Workload.
+func (r *Reconciler) countSiblings(ctx context.Context, s *snapshot, controller string) error {
+	own, siblings := s.Gang.Pods[0], corev1.PodList{}
+	if err := r.pods.List(ctx, &siblings, client.InNamespace(s.Gang.Namespace), client.MatchingFields{indexController: controller}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list pods of the controller of pod %s: %w", s.Gang.Full(), err)
+	}
+	if len(siblings.Items) <= len(s.Predecessors) {
+		return nil // each can have one
+	}
+	for i := range siblings.Items {
+		sibling := &siblings.Items[i]
+		ref, _ := podgroup.RefOf(sibling)
+		if cmp.Or(sibling.CreationTimestamp.Compare(own.CreationTimestamp.Time), cmp.Compare(sibling.Name, own.Name)) >= 0 {
+			continue
+		}
+		workloads, err := r.readWorkloads(ctx, ref, r.cached())
+		if err != nil {
+			return err
+		}
+		if len(workloads) > 0 {
+			continue
+		}
+		s.OlderSiblings++
+		if s.OlderSiblings == len(s.Predecessors) {
+			return nil // they take over all
+		}
+	}
+	return nil
+}
+
+// readGone checks which quota Workloads of running pods do not exist. It asks the API server only if the gang does not have one of them. A pod also names its
+// quota Workload, but a tenant may change that name: only the UID counts.
+func (r *Reconciler) readGone(ctx context.Context, s *snapshot) error {
+	isKnown := map[types.UID]bool{"": true}
+	for _, w := range s.Workloads {
+		isKnown[w.UID] = true
+	}
+	s.Gone = map[types.UID]bool{}
+	for _, pod := range s.Gang.All() {
+		if uid := podgroup.Payer(pod); !isKnown[uid] && podgroup.IsActive(pod) {
+			s.Gone[uid] = true
+		}
+	}
+	if len(s.Gone) == 0 {
+		return nil
+	}
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("WorkloadList"))
+	if err := r.live.List(ctx, &list, client.InNamespace(s.Gang.Namespace)); err != nil {
+		return fmt.Errorf("list quota Workloads in namespace %q: %w", s.Gang.Namespace, err)
+	}
+	for i := range list.Items {
+		if _, isNamed := s.Gone[list.Items[i].UID]; isNamed {
+			s.Gone[list.Items[i].UID] = false
+		}
+	}
+	return nil
+}
+
 // readCharges asks the engine about the quota Workloads of gangs. Only pods of a Workload that the engine charges are ungated.
 func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error {
 	var all []*kueue.Workload
@@ -279,7 +373,6 @@ func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error 
 	}
 	for _, s := range gangs {
 		s.Charged = charged
-		s.awaitsEngine = slices.ContainsFunc(s.Workloads, func(w *kueue.Workload) bool { return podgang.IsAdmitted(w) && !charged[w.UID] })
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // gangMemo is what this process remembers of a gang, so that it reports each change once. No decision depends on it.
@@ -161,7 +162,7 @@ func (r *Reconciler) requeuePeers(s *snapshot) {
 
 // observePlan sends the plan of the parts of a gang to the engine, before the parts are created and until they are deleted.
 func (r *Reconciler) observePlan(s *snapshot, step *podgang.Step) {
-	plan := podgang.PlanOf(slices.Concat(s.Workloads, step.Create))
+	plan := podgang.PlanOf(slices.Concat(s.Workloads, step.Workloads(quotastep.Create)))
 	if ended := r.follow(s.Gang.Ref, plan.UID); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
 	}

@@ -35,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -44,11 +43,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
@@ -64,6 +65,8 @@ const (
 
 	// indexGang finds the pods, Jobs and quota Workloads of a gang.
 	indexGang = "tranche.dev/gang"
+	// indexController finds by the UID of a controller the quota Workloads that its other pods may take over, and these pods.
+	indexController = "tranche.dev/controller"
 )
 
 // A Config configures the controller of gangs.
@@ -74,6 +77,8 @@ type Config struct {
 	Recorder k8sevents.EventRecorder
 	// Metrics records how fast pods are ungated.
 	Metrics *metrics.Metrics
+	// Pods has the pods of gangs, as NewPodCache returns it.
+	Pods cache.Cache
 	// Resources lists the APIs of PodGroups that are served.
 	Resources apiwatch.Lister
 	// Namespaces selects the namespaces whose gangs are managed, by their labels.
@@ -88,6 +93,8 @@ type Config struct {
 	Status configapi.PodGroupStatus
 	// Gangs configures how long gangs wait, and what happens to them afterwards.
 	Gangs podgroup.Settings
+	// MaxPodPriority is the highest priority that a PriorityClass of pods gives.
+	MaxPodPriority int32
 	// Workers is how many gangs are reconciled at the same time.
 	Workers int
 	// Releases is how many pods of one gang are ungated at the same time.
@@ -95,8 +102,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Recorder == nil || c.Metrics == nil || c.Resources == nil || c.Namespaces == nil {
-		return errors.New("podgang.Config: Runner, Recorder, Metrics, Resources and Namespaces are required")
+	if c.Runner == nil || c.Recorder == nil || c.Metrics == nil || c.Pods == nil || c.Resources == nil || c.Namespaces == nil {
+		return errors.New("podgang.Config: Runner, Recorder, Metrics, Pods, Resources and Namespaces are required")
 	}
 	if c.Requeuing.BackoffBaseSeconds == nil {
 		return errors.New("podgang.Config: the defaults of Requeuing are not set")
@@ -141,10 +148,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err != nil {
 		return err
 	}
-	pods, err := newPodCache(mgr)
-	if err != nil {
-		return err
-	}
+	pods := config.Pods
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
 		reports: flowcontrol.NewTokenBucketRateLimiter(reportsPerSecond, reportBurst), gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]sets.Set[podgroup.Ref]{},
@@ -173,22 +177,19 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	return leads.
 		Named("podgroup").
-		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(r.gangsOfWorkload)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(gangOfJob), builder.WithPredicates(jobDiffers())).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue = queue
 			return nil
 		})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: config.Workers,
-			RateLimiter:             apply.RateLimiter(),
-		}).
+		WithOptions(fairqueue.Options(config.Workers, r.holdsQuota)).
 		Complete(r)
 }
 
-// newPodCache watches the pods of gangs, and nothing else.
-func newPodCache(mgr ctrl.Manager) (cache.Cache, error) {
+// NewPodCache watches the pods of gangs, and nothing else.
+func NewPodCache(mgr ctrl.Manager) (cache.Cache, error) {
 	members := labels.SelectorFromSet(labels.Set{apis.PodGroupMemberLabel: apis.PodGroupMemberValue})
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -219,6 +220,18 @@ func addIndexes(ctx context.Context, mgr ctrl.Manager, pods cache.Cache) error {
 			}
 			return nil
 		}),
+		pods.IndexField(ctx, &corev1.Pod{}, indexController, func(object client.Object) []string {
+			if pod, ok := object.(*corev1.Pod); ok {
+				return podgang.ControllerOfReplacement(pod)
+			}
+			return nil
+		}),
+		mgr.GetFieldIndexer().IndexField(ctx, &kueue.Workload{}, indexController, func(object client.Object) []string {
+			if w, ok := object.(*kueue.Workload); ok {
+				return podgang.ControllersOfReplaced(w)
+			}
+			return nil
+		}),
 		mgr.GetFieldIndexer().IndexField(ctx, &batchv1.Job{}, indexGang, func(object client.Object) []string {
 			if job, ok := object.(*batchv1.Job); ok {
 				if ref, named := podgroup.RefOfJob(job); named {
@@ -238,15 +251,39 @@ func requestOf(ref podgroup.Ref) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.String()}}
 }
 
+// holdsQuota reports whether a quota Workload of a gang holds quota, according to the cache.
+func (r *Reconciler) holdsQuota(request reconcile.Request) bool {
+	var list kueue.WorkloadList
+	err := r.client.List(context.Background(), &list, client.InNamespace(request.Namespace), client.MatchingFields{indexGang: request.Name}, client.UnsafeDisableDeepCopy)
+	return err == nil && quotaworkload.AnyCharged(list.Items)
+}
+
 func refOfWorkload(object client.Object) (podgroup.Ref, bool) {
 	return podgroup.ParseRef(object.GetNamespace(), object.GetAnnotations()[apis.PodGroupKey])
 }
 
-func gangOfWorkload(_ context.Context, object client.Object) []reconcile.Request {
+// gangsOfWorkload maps a quota Workload to its gang, and to the pods that wait for it to be handed over.
+func (r *Reconciler) gangsOfWorkload(ctx context.Context, object client.Object) []reconcile.Request {
+	var requests []reconcile.Request
 	if ref, ok := refOfWorkload(object); ok {
-		return []reconcile.Request{requestOf(ref)}
+		requests = append(requests, requestOf(ref))
 	}
-	return nil
+	workload, ok := object.(*kueue.Workload)
+	if !ok {
+		return requests
+	}
+	for _, controller := range podgang.ControllersOfReplaced(workload) {
+		var pods corev1.PodList
+		err := r.pods.List(ctx, &pods, client.InNamespace(workload.Namespace), client.MatchingFields{indexController: controller}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing pods that wait for a quota Workload", "workload", client.ObjectKeyFromObject(workload))
+			continue
+		}
+		for i := range pods.Items {
+			requests = append(requests, gangOfPod(ctx, &pods.Items[i])...)
+		}
+	}
+	return requests
 }
 
 func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {

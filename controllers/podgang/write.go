@@ -1,8 +1,10 @@
 package podgang
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -37,24 +40,16 @@ func (r *Reconciler) write(ctx context.Context, s *snapshot, step *podgang.Step)
 		return func(step *podgang.Step) error { return write(ctx, s, step) }
 	}
 	err := step.Write(&podgang.Writer{
-		NoteTimeout: part(r.noteTimeout), Evict: part(r.evict), DeletePods: part(r.deletePods), Progress: part(r.progress),
-		Reclaim: part(r.reclaim), ReleaseQuota: part(r.releaseQuota),
-		RemoveFinalizers: func(step *podgang.Step) error { return r.writer.RemoveFinalizers(ctx, step.RemoveFinalizer) },
-		DeleteWorkloads:  func(step *podgang.Step) error { return r.writer.DeleteAll(ctx, step.DeleteWorkloads) },
-		Create:           part(r.create), Change: part(r.change), Ungate: part(r.ungate),
-		Report: part(r.report), KeepStatus: part(r.keepStatus),
+		NoteTimeout: part(r.noteTimeout), DeletePods: part(r.deletePods), Ungate: part(r.ungate), Report: part(r.report), KeepStatus: part(r.keepStatus),
+		Quota: func(writes []quotastep.Write) error { return r.writeQuota(ctx, s, step, writes) },
 	})
-	if err != nil {
-		return apply.Failed(err)
-	}
-	r.requeuePeers(s)
-	if s.awaitsEngine {
-		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
+	if err == nil {
+		r.requeuePeers(s)
 	}
 	if step.Message.IsWarning && (step.RequeueAfter == 0 || step.RequeueAfter > workloadstatus.RecheckAfter) {
 		step.RequeueAfter = workloadstatus.RecheckAfter
 	}
-	return ctrl.Result{RequeueAfter: step.RequeueAfter}, nil
+	return apply.Result(&step.Step, err)
 }
 
 // problem returns the message about a write that the API server rejects.
@@ -62,29 +57,58 @@ func problem(topic, format string, args ...any) podgang.Message {
 	return podgang.Message{Reason: "Misconfigured", Topic: topic, Text: fmt.Sprintf(format, args...), IsWarning: true}
 }
 
-// create creates quota Workloads. A quota Workload that is rejected, or whose name another object has, is a problem of the gang.
-func (r *Reconciler) create(ctx context.Context, s *snapshot, step *podgang.Step) error {
-	for _, workload := range step.Create {
-		err := r.writer.Create(ctx, workload)
-		switch {
-		case err == nil:
-		case apply.IsRefusal(err):
-			step.Message = problem("Create", "the gang has no quota Workload, because the API server rejects it; fix the pods of the gang: %s", err)
-			return nil
-		case apierrors.IsAlreadyExists(err):
-			if taken, err := r.isTaken(ctx, s, workload); err != nil || !taken {
-				return err
-			}
-			step.Message = problem("Create", "the gang has no quota Workload, because the quota Workload %q belongs to another object; rename the gang", workload.Name)
-			return nil
-		default:
-			return err
-		}
+// errReported ends writes of which one that fails is a problem of the gang, which is reported.
+var errReported = errors.New("the API server rejects what the gang needs")
+
+// writeQuota writes to quota Workloads. One that is rejected, or whose name another object has, is a problem of the gang.
+func (r *Reconciler) writeQuota(ctx context.Context, s *snapshot, step *podgang.Step, writes []quotastep.Write) error {
+	err := r.writer.Write(ctx, writes, apply.Outcome{
+		Done:   func(write *quotastep.Write, written *kueue.Workload) { r.reportFinished(s, write, written) },
+		Failed: func(write *quotastep.Write, err error) error { return r.failed(ctx, s, step, write, err) },
+	})
+	if errors.Is(err, errReported) {
+		return nil
 	}
-	if pods := s.Gang.Pods; len(step.Create) > 0 && len(s.Workloads) == 0 && len(pods) > 0 {
+	if pods := s.Gang.Pods; err == nil && writes[0].Kind == quotastep.Create && len(s.Workloads) == 0 && len(pods) > 0 {
 		r.config.Metrics.WorkloadsCreated("Pod", pods[len(pods)-1], time.Now())
 	}
-	return nil
+	return err
+}
+
+// failed reports to the user of a gang that the API server rejects a quota Workload. If it rejects a change, none of the pods is ungated: they may rely on it.
+func (r *Reconciler) failed(ctx context.Context, s *snapshot, step *podgang.Step, write *quotastep.Write, err error) error {
+	name := write.Workload.Name
+	switch {
+	case write.Kind == quotastep.Create && apierrors.IsAlreadyExists(err):
+		if taken, err := r.isTaken(ctx, s, write.Workload); err != nil || !taken {
+			return cmp.Or(err, errReported)
+		}
+		step.Message = problem("Create", "the gang has no quota Workload, because the quota Workload %q belongs to another object; rename the gang", name)
+	case write.Kind == quotastep.Create && apply.IsRefusal(err):
+		step.Message = problem("Create", "the gang has no quota Workload, because the API server rejects it; fix the pods of the gang: %s", err)
+	case write.Kind == quotastep.Change && apply.IsRefusal(err):
+		step.Ungate = nil
+		step.Message = problem("Change", "the API server rejects the change of quota Workload %q that the gang needs; fix the gang: %s", name, err)
+	default:
+		return err
+	}
+	return errReported
+}
+
+// reportFinished lets the engine observe at once that a quota Workload has finished, and reports that to the user of a gang without PodGroup.
+func (r *Reconciler) reportFinished(s *snapshot, write *quotastep.Write, written *kueue.Workload) {
+	if write.Kind != quotastep.Progress || write.Finished == nil {
+		return
+	}
+	r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+	if s.object != nil {
+		return
+	}
+	subject := runtime.Object(written)
+	if pods := s.Gang.All(); len(pods) > 0 {
+		subject = pods[0]
+	}
+	events.GangFinished(write.Finished.Message).Emit(r.config.Recorder, subject)
 }
 
 // isTaken reports whether the quota Workload of a name belongs to another gang.
@@ -95,32 +119,6 @@ func (r *Reconciler) isTaken(ctx context.Context, s *snapshot, workload *kueue.W
 	}
 	ref, ok := refOfWorkload(&there)
 	return !ok || ref != s.Gang.Ref, nil
-}
-
-func (r *Reconciler) evict(ctx context.Context, _ *snapshot, step *podgang.Step) error {
-	for _, e := range step.Evict {
-		if _, err := r.writer.Evict(ctx, e.Workload, e.Why, e.Requeue); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// change updates quota Workloads. A rejected update is a problem of the gang, and then none of its pods is ungated: they may rely on the
-// update.
-func (r *Reconciler) change(ctx context.Context, _ *snapshot, step *podgang.Step) error {
-	for _, c := range step.Change {
-		err := r.writer.Change(ctx, c.Before, c.After)
-		if apply.IsRefusal(err) {
-			step.Ungate = nil
-			step.Message = problem("Change", "the API server rejects the change of quota Workload %q that the gang needs; fix the gang: %s", c.Before.Name, err)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ungate ungates pods, many at a time. If one pod cannot be ungated the others still are, and the next reconcile tries again. If the API
@@ -187,44 +185,6 @@ func (r *Reconciler) markDisrupted(ctx context.Context, d *podgang.Delete) error
 	// Another pod of its name has another UID, which is a conflict. A pod that cannot be marked is deleted nevertheless.
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) && !apply.IsRefusal(err) {
 		return fmt.Errorf("mark pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
-	}
-	return nil
-}
-
-func (r *Reconciler) progress(ctx context.Context, s *snapshot, step *podgang.Step) error {
-	for _, p := range step.Progress {
-		written, err := r.writer.Progress(ctx, p.Workload, p.Ready, p.Finished)
-		if err != nil {
-			return err
-		}
-		if written != nil && p.Finished != nil {
-			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
-			if s.object == nil {
-				subject := runtime.Object(written)
-				if pods := s.Gang.All(); len(pods) > 0 {
-					subject = pods[0]
-				}
-				events.GangFinished(p.Finished.Message).Emit(r.config.Recorder, subject)
-			}
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) reclaim(ctx context.Context, _ *snapshot, step *podgang.Step) error {
-	for _, c := range step.Reclaim {
-		if err := r.writer.Reclaim(ctx, c.Workload, c.Pods); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) releaseQuota(ctx context.Context, _ *snapshot, step *podgang.Step) error {
-	for _, workload := range step.ReleaseQuota {
-		if _, err := r.writer.Admission(ctx, workload, workloadstatus.QuotaReleased(workload, time.Now())); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // A refusing client records the requests, and rejects those that name one of its objects.
@@ -120,14 +121,14 @@ func TestRefused(t *testing.T) {
 			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
 			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgroup.Gang{Ref: ref}}}
 			step := &podgang.Step{
-				Create: []*kueue.Workload{extra},
-				Change: []podgang.Change{{Before: core, After: changed}},
 				Ungate: []podgang.Ungate{
 					{Workload: core, Before: pod("annotated"), After: pod("annotated")}, {Workload: core, Before: pod("other"), After: pod("other")},
 				},
-				Delete:          []podgang.Delete{{Pod: pod("evicted")}},
-				DeleteWorkloads: []*kueue.Workload{{ObjectMeta: object("dropped")}},
+				Delete: []podgang.Delete{{Pod: pod("evicted")}},
 			}
+			step.Do(quotastep.Create, extra)
+			step.Change(core, changed)
+			step.Do(quotastep.Delete, &kueue.Workload{ObjectMeta: object("dropped")})
 			_, err := r.write(t.Context(), s, step)
 			slices.Sort(asked.asked)
 			want := slices.Concat(c.want, takenAway)

@@ -157,15 +157,15 @@ func (r *Reconciler) readDemand(ctx context.Context, s *queuedjob.Snapshot) erro
 	return r.readPriority(ctx, s)
 }
 
-// inheritDevices keeps the charge for devices whose ResourceClaimTemplate was deleted after the quota Workload was made. Other problems become
-// s.Refusal.
+// inheritDevices keeps the charge for devices whose ResourceClaimTemplate was deleted after the Job was released. Other problems become s.Refusal: a held
+// Job waits until the ResourceClaimTemplate exists again, because its pods would claim what that contains.
 func (r *Reconciler) inheritDevices(s *queuedjob.Snapshot, problem *device.Problem) {
 	if problem == nil {
 		return
 	}
 	for _, workload := range s.Owned.Workloads {
 		charged := &workload.Spec.PodSets[0].Template
-		if problem.IsMissing && charged.Annotations[apis.ClaimTemplatesAnnotation] != "" {
+		if problem.IsMissing && !childjob.IsHeld(s.Job) && charged.Annotations[apis.ClaimTemplatesAnnotation] != "" {
 			device.Inherit(s.Template, charged)
 			return
 		}
@@ -175,7 +175,7 @@ func (r *Reconciler) inheritDevices(s *queuedjob.Snapshot, problem *device.Probl
 
 func (r *Reconciler) readPriority(ctx context.Context, s *queuedjob.Snapshot) error {
 	name := s.Job.Labels[apis.PriorityClassLabel]
-	value, class, err := apply.Priority(ctx, r.config.Client, name, s.Job.Spec.Template.Spec.PriorityClassName)
+	value, class, err := apply.Priority(ctx, r.config.Client, name, s.Job.Spec.Template.Spec.PriorityClassName, r.config.MaxPodPriority)
 	s.Priority = jobsetstate.Priority{Value: value, Class: class}
 	switch {
 	case !apierrors.IsNotFound(err):

@@ -14,15 +14,16 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,10 +31,12 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/controllers/internal/ownwrites"
 	"github.com/tranche-dev/tranche/controllers/internal/podcost"
 	"github.com/tranche-dev/tranche/controllers/metrics"
@@ -58,6 +61,8 @@ type Config struct {
 	Retention configapi.WorkloadRetentionPolicy
 	// Namespaces selects the namespaces whose Jobs are managed, by their labels.
 	Namespaces labels.Selector
+	// MaxPodPriority is the highest priority that a PriorityClass of pods gives.
+	MaxPodPriority int32
 	// Workers is how many Jobs are reconciled at the same time.
 	Workers int
 }
@@ -98,7 +103,11 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 		writer: apply.Writer{Client: config.Client, Runner: config.Runner, Recorder: config.Recorder, Parallel: 1},
 	}
 	users := handler.EnqueueRequestsFromMapFunc(r.jobsOf)
-	return ctrl.NewControllerManagedBy(mgr).
+	leads := ctrl.NewControllerManagedBy(mgr)
+	if len(config.Devices) > 0 {
+		leads.Watches(&resourcev1.ResourceClaimTemplate{}, users)
+	}
+	return leads.
 		Named("queuedjob").
 		For(&batchv1.Job{}, builder.WithPredicates(isHeldBySelf())).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(jobOfWorkload)).
@@ -107,8 +116,23 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 		Watches(&schedulingv1.PriorityClass{}, users).
 		Watches(&corev1.LimitRange{}, users).
 		Watches(&nodev1.RuntimeClass{}, users).
-		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers, RateLimiter: apply.RateLimiter()}).
+		WithOptions(fairqueue.Options(config.Workers, r.mayHoldQuota)).
 		Complete(r)
+}
+
+// mayHoldQuota reports whether a Job holds quota, according to the cache. A Job that was deleted may, and so may one that was released and has a quota
+// Workload of another name.
+func (r *Reconciler) mayHoldQuota(request reconcile.Request) bool {
+	var job batchv1.Job
+	if err := r.config.Client.Get(context.Background(), request.NamespacedName, &job, client.UnsafeDisableDeepCopy); err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	var workload kueue.Workload
+	key := types.NamespacedName{Namespace: job.Namespace, Name: queuedjob.WorkloadName(&job)}
+	if err := r.config.Client.Get(context.Background(), key, &workload, client.UnsafeDisableDeepCopy); err != nil {
+		return !ptr.Deref(job.Spec.Suspend, false)
+	}
+	return quotaworkload.IsCharged(&workload)
 }
 
 // isHeldBySelf passes queued Jobs and those that were there before the admission policies, and no Jobs of JobSets.
@@ -126,16 +150,20 @@ func jobOfWorkload(_ context.Context, object client.Object) []reconcile.Request 
 	return nil
 }
 
-// jobsOf maps a Namespace or a LimitRange to the queued Jobs of the namespace, and a class to all queued Jobs that may use it, by name or by
-// default. Such objects change rarely.
+// jobsOf maps a Namespace or a LimitRange to the queued Jobs of the namespace, a ResourceClaimTemplate to those of them that name it, and a class to all
+// queued Jobs that may use it, by name or by default. Such objects change rarely.
 func (r *Reconciler) jobsOf(ctx context.Context, object client.Object) []reconcile.Request {
 	selected := client.MatchingLabels{apis.HoldLabel: apis.HoldQueued}
 	options := []client.ListOption{selected, client.UnsafeDisableDeepCopy}
+	uses := func(*batchv1.Job) bool { return true }
 	switch object.(type) {
 	case *corev1.Namespace:
 		options = append(options, client.InNamespace(object.GetName()))
 	case *corev1.LimitRange:
 		options = append(options, client.InNamespace(object.GetNamespace()))
+	case *resourcev1.ResourceClaimTemplate:
+		options = append(options, client.InNamespace(object.GetNamespace()))
+		uses = func(job *batchv1.Job) bool { return device.Names(&job.Spec.Template.Spec, object.GetName()) }
 	case *kueue.WorkloadPriorityClass:
 		selected[apis.PriorityClassLabel] = object.GetName()
 	}
@@ -146,7 +174,7 @@ func (r *Reconciler) jobsOf(ctx context.Context, object client.Object) []reconci
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if job := &list.Items[i]; job.Status.CompletionTime == nil {
+		if job := &list.Items[i]; job.Status.CompletionTime == nil && uses(job) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 		}
 	}

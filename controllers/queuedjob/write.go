@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -28,33 +28,51 @@ func (r *Reconciler) write(ctx context.Context, s *queuedjob.Snapshot, step *que
 		return func(w *queuedjob.Step) error { return write(ctx, s, w) }
 	}
 	err := step.Write(&queuedjob.Writer{
-		Create: part(r.create), Admit: part(r.admit), Adopt: part(r.adopt), Hold: part(r.hold), ClearSuspended: part(r.clearSuspended), ClearStart: part(r.clearStart), Restore: part(r.restore), Release: part(r.release), Resize: part(r.resize),
-		Ungate: part(r.ungate), EndPods: part(r.endPods), Progress: part(r.progress), ReleaseQuota: part(r.releaseQuota), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
-		Change:           func(w *queuedjob.Step) error { return r.writer.Change(ctx, w.Change.Before, w.Change.After) },
-		Conclude:         func(w *queuedjob.Step) error { return r.suspend(ctx, w.Conclude, new(false)) },
-		Reclaim:          func(w *queuedjob.Step) error { return r.writer.Reclaim(ctx, w.Reclaim.Workload, w.Reclaim.Pods) },
-		Reopen:           func(w *queuedjob.Step) error { return r.writer.Delete(ctx, w.Reopen) },
-		RemoveFinalizers: func(w *queuedjob.Step) error { return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers) },
-		DeleteWorkloads:  func(w *queuedjob.Step) error { return r.writer.DeleteAll(ctx, w.DeleteWorkloads) },
+		Job: part(r.writeJob), Ungate: part(r.ungate), EndPods: part(r.endPods), DeleteExpired: part(r.deleteExpired), Report: part(r.report),
+		Quota: func(writes []quotastep.Write) error {
+			return r.writer.Write(ctx, writes, apply.Outcome{
+				Done:   func(write *quotastep.Write, written *kueue.Workload) { r.done(s, write, written) },
+				Failed: func(write *quotastep.Write, err error) error { return r.failed(ctx, s, step, write, err) },
+			})
+		},
 	})
-	if err != nil {
-		return apply.Failed(err)
-	}
-	if step.AwaitsEngine {
-		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
-	}
-	return ctrl.Result{RequeueAfter: step.RequeueAfter}, nil
+	return apply.Result(&step.Step, err)
 }
 
-func (r *Reconciler) create(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
-	err := r.writer.Create(ctx, w.Create)
+// done counts and reports a write to a quota Workload.
+func (r *Reconciler) done(s *queuedjob.Snapshot, write *quotastep.Write, written *kueue.Workload) {
+	var event events.Event
+	switch write.Kind {
+	case quotastep.Create:
+		if written.Labels[apis.GrowthLabel] == "" {
+			r.config.Metrics.WorkloadsCreated("Job", s.Job, time.Now())
+			return
+		}
+		event = events.JobGrows(written.Spec.PodSets[0].Count)
+	case quotastep.Admit:
+		event = events.JobAdopted(string(write.Admission.ClusterQueue))
+	case quotastep.Progress:
+		if write.Finished == nil {
+			return
+		}
+		event = events.JobFinished(write.Finished.Message)
+	case quotastep.Release:
+		event = events.JobSuspended()
+		if quotaworkload.IsTrue(write.Workload, kueue.WorkloadEvicted) {
+			event = events.JobRequeued(workloadstatus.EvictionOf(write.Workload).Message)
+		}
+	case quotastep.Evict, quotastep.Change, quotastep.Reclaim, quotastep.Reopen, quotastep.RemoveFinalizer, quotastep.Delete, quotastep.Grow:
+		return
+	}
+	event.EmitAbout(r.config.Recorder, s.Job, written)
+}
+
+// failed explains to the user of the Job why it has no quota Workload.
+func (r *Reconciler) failed(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step, write *quotastep.Write, err error) error {
 	switch {
-	case err == nil && w.Create.Labels[apis.GrowthLabel] != "":
-		events.JobGrows(w.Create.Spec.PodSets[0].Count).EmitAbout(r.config.Recorder, s.Job, w.Create)
-	case err == nil:
-		r.config.Metrics.WorkloadsCreated("Job", s.Job, time.Now())
+	case write.Kind != quotastep.Create:
 	case apierrors.IsAlreadyExists(err):
-		return r.explainExisting(ctx, s, w)
+		return r.explainExisting(ctx, s, w, write.Workload)
 	case apply.IsRefusal(err):
 		w.Refusal = fmt.Sprintf("the Job has no quota Workload, because the API server rejects it; fix the Job and submit it again: %v", err)
 		w.RequeueAfter = workloadstatus.RecheckAfter
@@ -63,27 +81,12 @@ func (r *Reconciler) create(ctx context.Context, s *queuedjob.Snapshot, w *queue
 	return err
 }
 
-// admit admits the quota Workload of a Job that ran before Tranche was installed. The quota Workload must not have changed.
-func (r *Reconciler) admit(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
-	written, err := r.writer.Admission(ctx, w.Admit.Workload, workloadstatus.Admitted(w.Admit.Workload, w.Admit.Admission, s.Now))
-	if written != nil {
-		events.JobAdopted(string(w.Admit.Admission.ClusterQueue)).EmitAbout(r.config.Recorder, s.Job, written)
-	}
-	return err
-}
-
-// adopt makes a Job a queued Job. The Job must not have changed: it may have been resumed, or resized.
-func (r *Reconciler) adopt(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
-	err := r.config.Client.Patch(ctx, w.Adopt, patch.Locked(s.Job, s.Job.ResourceVersion))
-	return ignoreNotFound(err, "make Job %s a queued Job", s.Key)
-}
-
 // explainExisting reports a Workload that has the name of the quota Workload and is not of the Job. The Workload that Kueue has made for the Job
 // becomes its quota Workload. Otherwise the cache does not show it yet.
-func (r *Reconciler) explainExisting(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
+func (r *Reconciler) explainExisting(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step, created *kueue.Workload) error {
 	var existing kueue.Workload
-	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.Create), &existing); err != nil {
-		return fmt.Errorf("read quota Workload %s, which exists: %w", client.ObjectKeyFromObject(w.Create), err)
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(created), &existing); err != nil {
+		return fmt.Errorf("read quota Workload %s, which exists: %w", client.ObjectKeyFromObject(created), err)
 	}
 	if taken := queuedjob.TakenOver(s.Job, &existing); taken != nil {
 		return r.writer.Change(ctx, &existing, taken)
@@ -94,82 +97,45 @@ func (r *Reconciler) explainExisting(ctx context.Context, s *queuedjob.Snapshot,
 	return nil
 }
 
-// hold suspends a Job that may no longer run.
-func (r *Reconciler) hold(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	if err := r.suspend(ctx, w.Hold, new(true)); err != nil {
-		return err
+// writeJob makes the write to the Job, and reports it.
+func (r *Reconciler) writeJob(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
+	before, change := w.Job.Before, patch.IfSameUID(w.Job.Before)
+	if w.Job.IsLocked() {
+		change = patch.Locked(before, before.ResourceVersion)
 	}
-	events.JobStopped(w.Why).Emit(r.config.Recorder, w.Hold)
-	return nil
-}
-
-// suspend sets spec.suspend of a Job to the given value.
-func (r *Reconciler) suspend(ctx context.Context, job *batchv1.Job, suspend *bool) error {
-	after := job.DeepCopy()
-	after.Spec.Suspend = suspend
-	err := r.config.Client.Patch(ctx, after, patch.IfSameUID(job))
-	return ignoreNotFound(err, "set spec.suspend of Job %s to %t", client.ObjectKeyFromObject(job), *suspend)
-}
-
-// clearSuspended removes the condition Suspended of a held Job, and the annotation that demands this, in one write. The Job must not have changed.
-func (r *Reconciler) clearSuspended(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	after := queuedjob.Unconfirmed(w.ClearSuspended)
-	err := r.config.Client.Status().Patch(ctx, after, patch.Locked(w.ClearSuspended, w.ClearSuspended.ResourceVersion))
-	return ignoreNotFound(err, "remove the condition Suspended of Job %s", client.ObjectKeyFromObject(after))
-}
-
-// clearStart removes the start time of a held Job, without which the API server accepts changes of its pod template. The Job must not have changed.
-func (r *Reconciler) clearStart(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	after := w.ClearStart.DeepCopy()
-	after.Status.StartTime = nil
-	err := r.config.Client.Status().Patch(ctx, after, patch.Locked(w.ClearStart, w.ClearStart.ResourceVersion))
-	return ignoreNotFound(err, "remove status.startTime of Job %s", client.ObjectKeyFromObject(after))
-}
-
-// restore removes the fields that an admission has added to a held Job. The Job must not have changed: it would get its own size although it was
-// released again with fewer pods.
-func (r *Reconciler) restore(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	err := r.config.Client.Patch(ctx, queuedjob.Restored(w.Restore), patch.Locked(w.Restore, w.Restore.ResourceVersion))
-	return ignoreNotFound(err, "remove the additions of the admission from Job %s", client.ObjectKeyFromObject(w.Restore))
-}
-
-// release lets a Job start. The Job must not have changed since it was read: it may have grown.
-func (r *Reconciler) release(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	before, after := w.Release.Before, w.Release.After
-	err := r.config.Client.Patch(ctx, after, patch.Locked(before, before.ResourceVersion))
+	write := r.config.Client.Patch
+	if w.Job.IsOfStatus() {
+		write = func(ctx context.Context, job client.Object, change client.Patch, _ ...client.PatchOption) error {
+			return r.config.Client.Status().Patch(ctx, job, change)
+		}
+	}
+	err := write(ctx, w.Job.After, change)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case apply.IsRefusal(err):
-		w.Complaint = fmt.Sprintf("the Job stays held: the API server rejects its release; delete the Job and submit it again: %v", err)
-		w.RequeueAfter = workloadstatus.RecheckAfter
-		return nil
+	case apply.IsRefusal(err) && w.Job.Kind == queuedjob.Release:
+		w.Complain("the Job stays held: the API server rejects its release; delete the Job and submit it again: %v", err)
+	case apply.IsRefusal(err) && w.Job.Kind == queuedjob.Resize:
+		w.Complain("the Job keeps its size: the API server rejects the other; change spec.parallelism: %v", err)
 	case err != nil:
-		return fmt.Errorf("release Job %s: %w", client.ObjectKeyFromObject(after), err)
+		return fmt.Errorf("%s Job %s: %w", w.Job.Kind, client.ObjectKeyFromObject(before), err)
+	default:
+		r.reportJob(w.Job)
 	}
-	r.config.Metrics.Released(1)
-	events.JobStarted(string(w.Release.Workload.Status.Admission.ClusterQueue)).EmitAbout(r.config.Recorder, before, w.Release.Workload)
 	return nil
 }
 
-// resize changes the size of an elastic Job that runs. The Job must not have changed: its user may want another size.
-func (r *Reconciler) resize(ctx context.Context, _ *queuedjob.Snapshot, w *queuedjob.Step) error {
-	before, after := w.Resize.Before, w.Resize.After
-	err := r.config.Client.Patch(ctx, after, patch.Locked(before, before.ResourceVersion))
+func (r *Reconciler) reportJob(w *queuedjob.JobWrite) {
+	from, to := ptr.Deref(w.Before.Spec.Parallelism, 1), ptr.Deref(w.After.Spec.Parallelism, 1)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case apply.IsRefusal(err):
-		w.Complaint = fmt.Sprintf("the Job keeps its size: the API server rejects the other; change spec.parallelism: %v", err)
-		w.RequeueAfter = workloadstatus.RecheckAfter
-		return nil
-	case err != nil:
-		return fmt.Errorf("resize Job %s: %w", client.ObjectKeyFromObject(after), err)
+	case w.Kind == queuedjob.Hold:
+		events.JobStopped(w.Why).Emit(r.config.Recorder, w.Before)
+	case w.Kind == queuedjob.Release:
+		r.config.Metrics.Released(1)
+		events.JobStarted(string(w.Workload.Status.Admission.ClusterQueue)).EmitAbout(r.config.Recorder, w.Before, w.Workload)
+	case w.Kind == queuedjob.Resize && from != to:
+		events.JobResized(to).Emit(r.config.Recorder, w.Before)
 	}
-	if from, to := ptr.Deref(before.Spec.Parallelism, 1), ptr.Deref(after.Spec.Parallelism, 1); from != to {
-		events.JobResized(to).Emit(r.config.Recorder, before)
-	}
-	return nil
 }
 
 // ungate removes Kueue's gate for elastic Jobs from pods of a Job that runs.
@@ -200,43 +166,17 @@ func (r *Reconciler) endPods(ctx context.Context, s *queuedjob.Snapshot, w *queu
 	return nil
 }
 
-func (r *Reconciler) progress(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
-	written, err := r.writer.Progress(ctx, w.Progress.Workload, w.Progress.Ready, w.Progress.Finished)
-	if written != nil && w.Progress.Finished != nil {
-		events.JobFinished(w.Progress.Finished.Message).EmitAbout(r.config.Recorder, s.Job, written)
-	}
-	return err
-}
-
-// releaseQuota releases the quota of a suspended or evicted Job, and notifies the engine at once.
-func (r *Reconciler) releaseQuota(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
-	workload := w.ReleaseQuota
-	status, event := workloadstatus.Suspended(workload, time.Now()), events.JobSuspended()
-	if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
-		status, event = workloadstatus.QuotaReleased(workload, time.Now()), events.JobRequeued(workloadstatus.EvictionOf(workload).Message)
-	}
-	written, err := r.writer.Admission(ctx, workload, status)
-	if written != nil {
-		event.EmitAbout(r.config.Recorder, s.Job, written)
-	}
-	return err
-}
-
 // deleteExpired deletes a Job, unless its quota Workload was activated again according to the API server.
 func (r *Reconciler) deleteExpired(ctx context.Context, s *queuedjob.Snapshot, w *queuedjob.Step) error {
-	var live kueue.Workload
-	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.DeleteExpired), &live); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if at := workloadstatus.DeactivatedAt(&live); live.UID != w.DeleteExpired.UID || at == nil || !at.Equal(*workloadstatus.DeactivatedAt(w.DeleteExpired)) {
-		return nil
+	if is, err := apply.IsStillDeactivated(ctx, r.reader, w.DeleteExpired); err != nil || !is {
+		return err
 	}
 	err := r.config.Client.Delete(ctx, s.Job.DeepCopy(), client.Preconditions{UID: &s.Job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete deactivated Job %s: %w", s.Key, err)
 	}
 	if err == nil {
-		events.JobDeleted(live.Name, s.Retention.AfterDeactivatedByKueue.Duration).Emit(r.config.Recorder, s.Job)
+		events.JobDeleted(w.DeleteExpired.Name, s.Retention.AfterDeactivatedByKueue.Duration).Emit(r.config.Recorder, s.Job)
 	}
 	return nil
 }
@@ -249,16 +189,11 @@ func (r *Reconciler) report(_ context.Context, s *queuedjob.Snapshot, w *queuedj
 	if w.Complaint != "" {
 		events.JobRefused(w.Complaint).Emit(r.config.Recorder, s.Job)
 	}
+	if w.AwaitsPods {
+		events.JobAwaitsPods().Emit(r.config.Recorder, s.Job)
+	}
 	if w.PriorityKept != "" {
 		events.PriorityKept(w.PriorityKept).Emit(r.config.Recorder, s.Job)
 	}
 	return nil
-}
-
-// ignoreNotFound says what was attempted when an object could not be written. An object that has disappeared is no error.
-func ignoreNotFound(err error, format string, args ...any) error {
-	if client.IgnoreNotFound(err) == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

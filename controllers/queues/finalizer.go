@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -19,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 )
 
 // finalizers writes Kueue's finalizer of objects of one kind.
@@ -85,7 +85,7 @@ func (r *finalizerReconciler[T]) setUp(ctx context.Context, mgr ctrl.Manager, ob
 			}
 			return requests
 		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, recreated))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
+		WithOptions(fairqueue.Options(int(workers), nil)).
 		Complete(reconcile.AsReconciler(r.client, r))
 }
 

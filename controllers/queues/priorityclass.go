@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 )
 
@@ -34,6 +35,7 @@ func setUpPriorityClasses(ctx context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("workloadpriorityclass").
 		For(&kueue.WorkloadPriorityClass{}, builder.WithPredicates(changesValue())).
+		WithOptions(fairqueue.Options(1, nil)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), &priorityReconciler{client: mgr.GetClient()}))
 }
 

@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 )
 
@@ -51,7 +51,7 @@ func (r *statusReconciler[T]) setUp(mgr ctrl.Manager, object T, kind string, cha
 		// Our own status writes must not trigger a reconcile: there would be something new to write each time, without end.
 		For(object, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(isUnprotected)))).
 		WatchesRawSource(engine.Changes(r.runner, changes)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
+		WithOptions(fairqueue.Options(int(workers), nil)).
 		Complete(reconcile.AsReconciler(r.client, r))
 }
 

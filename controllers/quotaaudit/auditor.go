@@ -7,6 +7,9 @@
 // checks, no decision about the stage is in flight, and the API server confirms that the cache is up to date about the object. Then the
 // engine has missed or misread an observation. The Auditor sends the engine the current state again, and reports the mismatch as an Event
 // on the ClusterQueue and in tranche_ledger_mismatch_total: it is a bug, and must not be tuned away.
+//
+// Every few seconds it also compares the accelerators that live pods ask for with the charges of the quota Workloads that pay for them, and reports an
+// excess as an Event on their JobSet, Job or pod and in tranche_uncharged_accelerators.
 package quotaaudit
 
 import (
@@ -17,6 +20,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -26,9 +30,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/charge"
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 const (
@@ -37,6 +44,11 @@ const (
 	confirmAfter = 10 * time.Second
 	// maxConfirmations limits how many objects one check reads past the cache. The next check reads the others.
 	maxConfirmations = 100
+	// podPeriod is the time between two checks of live pods, and suspectAfter that to the second check of a suspect.
+	podPeriod    = 5 * time.Second
+	suspectAfter = time.Second
+	// restlessChecks is after how many checks a suspect is judged that changes between all of them: a user can change a Job without end.
+	restlessChecks = 6
 )
 
 // An Engine is the admission engine to audit.
@@ -53,19 +65,26 @@ type Config struct {
 	Engine Engine
 	// Cache reads quota Workloads and ClusterQueues from the same cache as the engine's observations.
 	Cache cache.Cache
+	// GangPods has the pods of gangs.
+	GangPods cache.Cache
 	// Live reads past the cache.
 	Live client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
 	// Metrics counts checks and differences.
 	Metrics *metrics.Metrics
-	// Period is the time between two checks. Zero means a minute.
+	// Namespaces selects the namespaces whose objects are managed, by their labels.
+	Namespaces labels.Selector
+	// Charges and Devices determine what is charged for pods.
+	Charges charge.Rules
+	Devices device.Mapping
+	// Period is the time between two checks of the charges. Zero means a minute.
 	Period time.Duration
 }
 
 func (c *Config) validate() error {
-	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil {
-		return errors.New("quotaaudit.Config: Engine, Cache, Live, Recorder and Metrics are required")
+	if c.Engine == nil || c.Cache == nil || c.GangPods == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil || c.Namespaces == nil {
+		return errors.New("quotaaudit.Config: Engine, Cache, GangPods, Live, Recorder, Metrics and Namespaces are required")
 	}
 	c.Period = cmp.Or(c.Period, defaultPeriod)
 	return nil
@@ -78,12 +97,13 @@ type Auditor struct {
 	suspects map[types.NamespacedName]string
 }
 
-// SetupWithManager adds an Auditor to the manager. It runs where this process leads, once the caches are filled.
+// SetupWithManager adds an Auditor and the audit of live pods to the manager. They run where this process leads, once the caches are filled.
 func SetupWithManager(mgr ctrl.Manager, config Config) error {
 	if err := config.validate(); err != nil {
 		return err
 	}
-	return mgr.Add(&Auditor{config: config})
+	pods := &podAuditor{config: config, suspects: map[ledger.Account]suspect{}, judged: map[ledger.Account]judgment{}}
+	return errors.Join(mgr.Add(&Auditor{config: config}), mgr.Add(pods))
 }
 
 // NeedLeaderElection returns true: only the leader audits, because other replicas decide nothing.

@@ -242,6 +242,7 @@ func requeueText(state *kueue.RequeueState) string {
 
 func TestDesired(t *testing.T) {
 	stop, none := new(kueue.Hold), new(kueue.None)
+	leaving := metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(start))}
 	cases := map[string]struct {
 		workload                 given
 		reservedIn, clusterQueue *kueue.ClusterQueue
@@ -388,10 +389,12 @@ func TestDesired(t *testing.T) {
 			workload: pending().keptOut("LocalQueueStopped"), localQueue: &kueue.LocalQueue{}, want: "Requeued=True LocalQueueRestarted; event Requeued",
 		},
 
-		"runs within its time":      {workload: admitted().limit(60, 20), now: 39, want: "again in 1s"},
-		"has run for too long":      {workload: admitted().limit(60, 20), now: 40, want: "DeactivationTarget=True MaximumExecutionTimeExceeded; event MaximumExecutionTimeExceeded"},
-		"not admitted for long":     {workload: unchecked().limit(10, 0).check("budget", kueue.CheckStatePending).check("nodes", kueue.CheckStatePending), reservedIn: research(), now: 99},
-		"evicted and over its time": {workload: admitted().limit(60, 20).evicted("Preempted").ownedBy("JobSet"), now: 99},
+		"runs within its time":                             {workload: admitted().limit(60, 20), now: 39, want: "again in 1s"},
+		"has run for too long":                             {workload: admitted().limit(60, 20), now: 40, want: "DeactivationTarget=True MaximumExecutionTimeExceeded; event MaximumExecutionTimeExceeded"},
+		"reserved in a ClusterQueue that is being deleted": {workload: reserved(), reservedIn: &kueue.ClusterQueue{ObjectMeta: leaving}, now: 7},
+		"reserved by a LocalQueue that is being deleted":   {workload: reserved(), reservedIn: &kueue.ClusterQueue{}, localQueue: &kueue.LocalQueue{ObjectMeta: leaving}, now: 7},
+		"not admitted for long":                            {workload: unchecked().limit(10, 0).check("budget", kueue.CheckStatePending).check("nodes", kueue.CheckStatePending), reservedIn: research(), now: 99},
+		"evicted and over its time":                        {workload: admitted().limit(60, 20).evicted("Preempted").ownedBy("JobSet"), now: 99},
 
 		"not ready, without a timeout": {workload: admitted(), podsReady: podsReady(false, nil), now: 999},
 		"starts":                       {workload: admitted(), podsReady: podsReady(true, nil), now: 1, want: "again in 1m39s"},
@@ -456,6 +459,9 @@ func TestDesired(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if c.podsReady.Enable == nil {
 				c.podsReady = podsReady(false, nil)
+			}
+			if c.reservedIn != nil && c.localQueue == nil {
+				c.localQueue = &kueue.LocalQueue{}
 			}
 			before := c.workload.DeepCopy()
 			s := &workloadstatus.Snapshot{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}

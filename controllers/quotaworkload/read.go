@@ -32,6 +32,9 @@ func (r *Reconciler) read(ctx context.Context, workload *kueue.Workload) (*workl
 	}
 	var err error
 	if quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) {
+		if s.LocalQueue, err = r.readLocalQueue(ctx, workload); err != nil {
+			return s, err
+		}
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)
 		return s, err
 	}
@@ -39,14 +42,21 @@ func (r *Reconciler) read(ctx context.Context, workload *kueue.Workload) (*workl
 		s.Lacking, err = r.readLacking(ctx, workload)
 		return s, err
 	}
+	if s.LocalQueue, err = r.readLocalQueue(ctx, workload); s.LocalQueue == nil {
+		return s, err
+	}
+	s.ClusterQueue, err = r.readClusterQueue(ctx, s.LocalQueue.Spec.ClusterQueue)
+	return s, err
+}
+
+// readLocalQueue returns the LocalQueue of a quota Workload, or nil if it does not exist.
+func (r *Reconciler) readLocalQueue(ctx context.Context, workload *kueue.Workload) (*kueue.LocalQueue, error) {
 	var queue kueue.LocalQueue
 	name := types.NamespacedName{Namespace: workload.Namespace, Name: string(workload.Spec.QueueName)}
 	if err := r.config.Client.Get(ctx, name, &queue); err != nil {
-		return s, wrap(client.IgnoreNotFound(err), "read LocalQueue %s", name)
+		return nil, wrap(client.IgnoreNotFound(err), "read LocalQueue %s", name)
 	}
-	s.LocalQueue = &queue
-	s.ClusterQueue, err = r.readClusterQueue(ctx, queue.Spec.ClusterQueue)
-	return s, err
+	return &queue, nil
 }
 
 // readLacking returns what keeps the pods of a stage from being ready. It reads past the cache, which does not keep the status of pods.

@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -97,8 +97,15 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(w client.Object) bool { return r.hasStep(w, time.Now()) }))).
 		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofClusterQueue), changed).
 		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofLocalQueue), changed).
-		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
+		WithOptions(fairqueue.Options(config.Workers, r.holdsQuota)).
 		Complete(reconcile.AsReconciler(config.Client, r))
+}
+
+// holdsQuota reports whether a quota Workload holds quota and has not finished, according to the cache.
+func (r *Reconciler) holdsQuota(request reconcile.Request) bool {
+	var workload kueue.Workload
+	err := r.config.Client.Get(context.Background(), request.NamespacedName, &workload, client.UnsafeDisableDeepCopy)
+	return err == nil && quotaworkload.IsCharged(&workload)
 }
 
 // hasStep reports whether there may be a step for a quota Workload. There is none for most that wait: without this, a manager that starts to lead would reconcile
@@ -169,7 +176,7 @@ func (r *Reconciler) ofClusterQueue(ctx context.Context, object client.Object) [
 	return requests
 }
 
-// ofLocalQueue maps a LocalQueue to the quota Workloads that depend on its stopPolicy.
+// ofLocalQueue maps a LocalQueue to the quota Workloads that wait until it is resumed, or exists again.
 func (r *Reconciler) ofLocalQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.workloads(ctx, client.InNamespace(object.GetNamespace()), client.MatchingFields{indexStopped: object.GetName()})
 }

@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 )
 
 // indexPending lists quota Workloads by the AdmissionChecks that are pending.
@@ -74,13 +74,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) (*Sa
 		ctrl.NewControllerManagedBy(mgr).
 			Named("stagesafety-check").
 			For(&kueue.AdmissionCheck{}).
+			WithOptions(fairqueue.Options(1, nil)).
 			Complete(reconcile.AsReconciler(config.Client, &activator{client: config.Client})),
 		ctrl.NewControllerManagedBy(mgr).
 			Named("stagesafety").
 			For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPending))).
 			Watches(&kueue.AdmissionCheck{}, handler.EnqueueRequestsFromMapFunc(r.ofCheck)).
 			WatchesRawSource(source.Channel(revoked.changes, &handler.EnqueueRequestForObject{})).
-			WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
+			WithOptions(fairqueue.Options(config.Workers, nil)).
 			Complete(reconcile.AsReconciler(config.Client, r)),
 	)
 }

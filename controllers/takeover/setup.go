@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/fairqueue"
 )
 
 // A Config configures the controller.
@@ -49,5 +50,6 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 		Named("takeover").
 		// It reports each ClusterQueue once at the start, and whenever the engine has observed that something about it has changed.
 		WatchesRawSource(engine.Changes(config.Runner, engine.ClusterQueues)).
+		WithOptions(fairqueue.Options(1, nil)).
 		Complete(r)
 }

@@ -29,6 +29,7 @@ import (
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/webserver"
 )
 
 type server struct {
@@ -69,6 +70,12 @@ func newScheme() (*runtime.Scheme, error) {
 	})
 	return scheme, err
 }
+
+// Limits of connections, of which the API server needs few.
+const (
+	maxConnections = 500
+	maxOfAddress   = 100
+)
 
 // retryEvery is how often the server tries to start.
 const retryEvery = 5 * time.Second
@@ -155,10 +162,11 @@ func (s *server) listen(config *genericapiserver.Config) error {
 		serving.ServerCert.CertKey.CertFile, serving.ServerCert.CertKey.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	}
 	serving.ServerCert.CertDirectory = ""
-	var err error
-	if serving.Listener, err = net.Listen("tcp", s.config.BindAddress); err != nil {
+	listener, err := net.Listen("tcp", s.config.BindAddress)
+	if err != nil {
 		return err
 	}
+	serving.Listener = webserver.Guard(nil, listener, webserver.Limits{Total: maxConnections, Quiet: maxOfAddress})
 	err = serving.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil)
 	if err == nil {
 		err = serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig)

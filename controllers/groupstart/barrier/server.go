@@ -12,10 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tranche-dev/tranche/controllers/webserver"
 )
 
 const (
@@ -25,7 +26,8 @@ const (
 	headerTimeout = 5 * time.Second
 	writeTimeout  = longestWait + 10*time.Second
 	maxHeader     = 8 << 10
-	// idlers is the number of connections beyond those of waiting pods, for requests that are about to be refused.
+	// idlers is the number of connections beyond those of waiting pods, for requests that are about to be refused. The pods of a node may have one
+	// address.
 	idlers = 100
 	// Refused pods rely on the mounted file in the meantime.
 	retryAfterSeconds = "15"
@@ -86,7 +88,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	})
 	defer stop()
-	if err := server.Serve(netutil.LimitListener(listener, s.notices.room+idlers)); !errors.Is(err, http.ErrServerClosed) {
+	limits := webserver.Limits{Total: s.notices.room + idlers, Quiet: idlers}
+	if err := server.Serve(webserver.Guard(server, listener, limits)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve waiting pods on %s: %w", listener.Addr(), err)
 	}
 	return nil

@@ -10,11 +10,12 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// Priority determines the priority of quota Workloads as Kueue does: from the WorkloadPriorityClass that the label of their owner names, else
-// from the PriorityClass of its pods, else from the default of the cluster.
-func Priority(ctx context.Context, c client.Reader, workloadClass, podClass string) (int32, *kueue.PriorityClassRef, error) {
+// Priority determines the priority of quota Workloads: from the WorkloadPriorityClass that the label of their owner names, else from the PriorityClass of
+// its pods, else from the default of the cluster. PriorityClasses count up to a limit. In Kueue those of Kubernetes itself count, too.
+func Priority(ctx context.Context, c client.Reader, workloadClass, podClass string, limit int32) (int32, *kueue.PriorityClassRef, error) {
 	switch {
 	case workloadClass != "":
 		var class kueue.WorkloadPriorityClass
@@ -27,7 +28,8 @@ func Priority(ctx context.Context, c client.Reader, workloadClass, podClass stri
 		if err := c.Get(ctx, types.NamespacedName{Name: podClass}, &class); err != nil {
 			return 0, nil, fmt.Errorf("read PriorityClass %q of the pods: %w", podClass, err)
 		}
-		return class.Value, kueue.NewPodPriorityClassRef(podClass), nil
+		value, ref := workloadstatus.PodPriority(podClass, class.Value, limit)
+		return value, ref, nil
 	}
 	var classes schedulingv1.PriorityClassList
 	if err := c.List(ctx, &classes); err != nil {
@@ -35,7 +37,8 @@ func Priority(ctx context.Context, c client.Reader, workloadClass, podClass stri
 	}
 	for i := range classes.Items {
 		if classes.Items[i].GlobalDefault {
-			return classes.Items[i].Value, kueue.NewPodPriorityClassRef(classes.Items[i].Name), nil
+			value, ref := workloadstatus.PodPriority(classes.Items[i].Name, classes.Items[i].Value, limit)
+			return value, ref, nil
 		}
 	}
 	return 0, nil, nil

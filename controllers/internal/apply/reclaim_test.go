@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 )
 
 // A workloadClient patches quota Workloads, and writes their status.
@@ -83,7 +84,9 @@ func TestReclaimIsObservedAtOnce(t *testing.T) {
 	if !isCharged() {
 		t.Fatal("the engine does not charge the admitted quota Workload")
 	}
-	if err := writer.Reclaim(t.Context(), workload, []kueue.ReclaimablePod{{Name: "main", Count: 1}}); err != nil {
+	var reclaim quotastep.Step
+	reclaim.Reclaim(workload, []kueue.ReclaimablePod{{Name: "main", Count: 1}})
+	if err := writer.Write(t.Context(), reclaim.Writes, apply.Outcome{}); err != nil {
 		t.Fatal(err)
 	}
 	if isCharged() {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -29,14 +27,14 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
 const reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
 
-// A Writer writes quota Workloads. A write does nothing if the quota Workload has disappeared; methods that return the written quota
-// Workload return nil then.
+// A Writer writes quota Workloads. A write does nothing if the quota Workload has disappeared.
 type Writer struct {
 	Client   client.Client
 	Runner   *engine.Runner
@@ -45,49 +43,95 @@ type Writer struct {
 	Parallel int
 }
 
-// Create creates a quota Workload, and fills it with the answer. The caller decides what to do if it exists or is rejected.
-func (w *Writer) Create(ctx context.Context, workload *kueue.Workload) error {
-	if err := w.Client.Create(ctx, workload); err != nil {
-		return fmt.Errorf("create quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+// An Outcome is what the owner of quota Workloads does about their writes. Each function may be nil.
+type Outcome struct {
+	// Done is called after each write that has changed its quota Workload, with the answer of the API server or, if it has none, the quota Workload as it was
+	// read.
+	Done func(write *quotastep.Write, written *kueue.Workload)
+	// Failed returns what the error of a write means to the owner. Without an error, the next write follows.
+	Failed func(write *quotastep.Write, err error) error
+}
+
+// Write carries out writes in their order, and stops at the first error.
+func (w *Writer) Write(ctx context.Context, writes []quotastep.Write, on Outcome) error {
+	for i := range writes {
+		write := &writes[i]
+		written, err := w.write(ctx, write)
+		switch {
+		case err != nil && on.Failed != nil:
+			err = on.Failed(write, err)
+		case err == nil && written != nil && on.Done != nil:
+			on.Done(write, written)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// Change patches the metadata and the spec of a quota Workload. If its pod sets or owners change, the API server rejects the patch if the
-// quota Workload was written since it was read: it may have been admitted for its previous pods, and a patch replaces all owners.
+// write carries out one write, and returns nil if the quota Workload has disappeared.
+func (w *Writer) write(ctx context.Context, write *quotastep.Write) (written *kueue.Workload, err error) {
+	workload := write.Workload
+	switch write.Kind {
+	case quotastep.Create, quotastep.Grow:
+		if err := w.Client.Create(ctx, workload); err != nil {
+			return nil, fmt.Errorf("create quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+		}
+		return workload, nil
+	case quotastep.Change:
+		return w.change(ctx, write)
+	case quotastep.Reopen:
+		return workload, w.delete(ctx, workload)
+	case quotastep.Delete:
+		if workload.DeletionTimestamp.IsZero() {
+			if err := w.delete(ctx, workload); err != nil {
+				return nil, err
+			}
+		}
+		return workload, patch.RemoveFinalizer(ctx, w.Client, workload)
+	case quotastep.RemoveFinalizer:
+		return workload, patch.RemoveFinalizer(ctx, w.Client, workload)
+	case quotastep.Admit, quotastep.Evict, quotastep.Progress, quotastep.Reclaim, quotastep.Release:
+	}
+	return w.status(ctx, write)
+}
+
+// change patches the metadata and the spec of a quota Workload.
 //
 // A bar (quotaworkload.Bar) is a part of the status. A new bar is written first and a bar is removed last, so that a quota Workload that is cut
 // short in between is not admitted too early.
-func (w *Writer) Change(ctx context.Context, before, after *kueue.Workload) error {
+func (w *Writer) change(ctx context.Context, write *quotastep.Write) (*kueue.Workload, error) {
+	before, after := write.Workload, write.After
 	if quotaworkload.HasSameBar(before, after) {
-		_, err := w.changeSpec(ctx, before, after)
-		return err
+		return w.changeSpec(ctx, write)
 	}
 	if quotaworkload.IsBarred(after) {
 		return w.bar(ctx, before, after)
 	}
-	written, err := w.changeSpec(ctx, before, after)
+	written, err := w.changeSpec(ctx, write)
 	if err != nil || written == nil {
-		return err
+		return nil, err
 	}
 	return w.bar(ctx, written, after)
 }
 
 // bar writes the condition Requeued that names the gates of a quota Workload. The next reconcile writes the other changes.
-func (w *Writer) bar(ctx context.Context, before, after *kueue.Workload) error {
+func (w *Writer) bar(ctx context.Context, before, after *kueue.Workload) (*kueue.Workload, error) {
 	bar := apimeta.FindStatusCondition(after.Status.Conditions, kueue.WorkloadRequeued)
-	_, err := w.Admission(ctx, before, workloadstatus.Barred(before, *bar, time.Now()))
-	return err
+	return w.observedStatus(ctx, before, patch.Status{
+		Part: workloadstatus.Barred(before, *bar, time.Now()), Owner: apis.AdmissionFieldManager, ResourceVersion: before.ResourceVersion,
+	})
 }
 
 // changeSpec writes the changes of metadata and spec, and returns the written quota Workload.
-func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) (*kueue.Workload, error) {
+func (w *Writer) changeSpec(ctx context.Context, write *quotastep.Write) (*kueue.Workload, error) {
+	before, after := write.Workload, write.After
 	if equality.Semantic.DeepEqual(before.Spec, after.Spec) && equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) {
 		return before, nil
 	}
 	change := patch.IfSameUID(before)
-	isSameOwner := func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
-	if !equality.Semantic.DeepEqual(before.Spec.PodSets, after.Spec.PodSets) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, isSameOwner) {
+	if write.IsLocked() {
 		change = patch.Locked(before, before.ResourceVersion)
 	}
 	data, err := change.Data(after)
@@ -107,62 +151,43 @@ func (w *Writer) changeSpec(ctx context.Context, before, after *kueue.Workload) 
 	return nil, fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(before), err)
 }
 
-// Evict marks a quota Workload as evicted. It increments the counters of the quota Workload and repeats what else the admission has
-// written, so the quota Workload must not have changed. The engine observes the eviction at once.
-func (w *Writer) Evict(ctx context.Context, workload *kueue.Workload, why workloadstatus.Eviction, requeue *kueue.RequeueState) (*kueue.Workload, error) {
-	status := workloadstatus.Evicted(workload, why, time.Now())
-	if requeue != nil {
-		status.RequeueState = requeue
+// status writes a part of the status. The engine observes it at once: the parts of the admission, and the reclaimable pods, so that no Job gets these pods
+// back while the cache lacks the write.
+func (w *Writer) status(ctx context.Context, write *quotastep.Write) (*kueue.Workload, error) {
+	status := patch.Status{Part: write.Status(time.Now()), Owner: apis.AdmissionFieldManager}
+	if write.IsLocked() {
+		status.ResourceVersion = write.Workload.ResourceVersion
 	}
-	written, err := w.Admission(ctx, workload, status)
-	if written != nil {
-		events.Evicted(why.EventReason(), why.Message).Emit(w.Recorder, written)
+	if write.Kind == quotastep.Progress {
+		status.Owner = apis.FieldManager
+		return w.applyStatus(ctx, write.Workload, status)
+	}
+	if write.Kind == quotastep.Reclaim {
+		status.Owner = reclaimFieldManager
+	}
+	written, err := w.observedStatus(ctx, write.Workload, status)
+	if written != nil && write.Kind == quotastep.Evict {
+		events.Evicted(write.Eviction.EventReason(), write.Eviction.Message).Emit(w.Recorder, written)
 	}
 	return written, err
 }
 
-// Admission writes the part of the status of a quota Workload that belongs to its admission, for example to release its quota. The quota
-// Workload must not have changed. The engine observes it at once.
-func (w *Writer) Admission(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus) (*kueue.Workload, error) {
-	return w.observedStatus(ctx, workload, patch.Status{Part: status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion})
-}
-
-// observedStatus writes a part of the status. The engine observes it at once.
 func (w *Writer) observedStatus(ctx context.Context, workload *kueue.Workload, status patch.Status) (*kueue.Workload, error) {
-	written, err := w.status(ctx, workload, status)
+	written, err := w.applyStatus(ctx, workload, status)
 	if written != nil {
 		w.Runner.Observe(admission.WorkloadObserved{Workload: written})
 	}
 	return written, err
 }
 
-// Progress writes the condition PodsReady of a quota Workload, unless it has no type, and Finished, unless it is nil. A quota Workload
-// finishes once: if the cache does not show yet that it has, the API server rejects the write, and no Event is emitted twice.
-func (w *Writer) Progress(ctx context.Context, workload *kueue.Workload, ready metav1.Condition, finished *metav1.Condition) (*kueue.Workload, error) {
-	status := patch.Status{Part: workloadstatus.Progress(workload, ready, finished, time.Now()), Owner: apis.FieldManager}
-	if finished != nil {
-		status.ResourceVersion = workload.ResourceVersion
-	}
-	return w.status(ctx, workload, status)
-}
-
-// Reclaim writes the reclaimable pods of a quota Workload. They count only for the admission with which they were read, so the quota Workload
-// must not have changed. The engine observes them at once, so that no Job gets these pods back while the cache lacks the write.
-func (w *Writer) Reclaim(ctx context.Context, workload *kueue.Workload, pods []kueue.ReclaimablePod) error {
-	_, err := w.observedStatus(ctx, workload, patch.Status{
-		Part: kueue.WorkloadStatus{ReclaimablePods: pods}, Owner: reclaimFieldManager, ResourceVersion: workload.ResourceVersion,
-	})
-	return err
-}
-
-func (w *Writer) status(ctx context.Context, workload *kueue.Workload, status patch.Status) (*kueue.Workload, error) {
+func (w *Writer) applyStatus(ctx context.Context, workload *kueue.Workload, status patch.Status) (*kueue.Workload, error) {
 	status.Part = w.Runner.Shown(status.Part)
 	written, err := patch.ApplyWorkloadStatus(ctx, w.Client, workload, status)
 	return written, client.IgnoreNotFound(err)
 }
 
-// Delete deletes a quota Workload as it was read. If it was admitted in the meantime, the API server rejects that.
-func (w *Writer) Delete(ctx context.Context, workload *kueue.Workload) error {
+// delete deletes a quota Workload as it was read. If it was admitted in the meantime, the API server rejects that.
+func (w *Writer) delete(ctx context.Context, workload *kueue.Workload) error {
 	err := w.Client.Delete(ctx, workload, client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
@@ -170,29 +195,16 @@ func (w *Writer) Delete(ctx context.Context, workload *kueue.Workload) error {
 	return nil
 }
 
-// DeleteAll deletes quota Workloads that are not being deleted yet, and removes their finalizers.
-func (w *Writer) DeleteAll(ctx context.Context, workloads []*kueue.Workload) error {
-	for _, workload := range workloads {
-		if workload.DeletionTimestamp.IsZero() {
-			if err := w.Delete(ctx, workload); err != nil {
-				return err
-			}
-		}
-		if err := patch.RemoveFinalizer(ctx, w.Client, workload); err != nil {
-			return err
-		}
-	}
-	return nil
+// Change carries out a change that is in no Step.
+func (w *Writer) Change(ctx context.Context, before, after *kueue.Workload) error {
+	_, err := w.write(ctx, &quotastep.Write{Kind: quotastep.Change, Workload: before, After: after})
+	return err
 }
 
-// RemoveFinalizers removes the finalizers of quota Workloads.
-func (w *Writer) RemoveFinalizers(ctx context.Context, workloads []*kueue.Workload) error {
-	for _, workload := range workloads {
-		if err := patch.RemoveFinalizer(ctx, w.Client, workload); err != nil {
-			return err
-		}
-	}
-	return nil
+// Delete carries out a deletion that is in no Step.
+func (w *Writer) Delete(ctx context.Context, workload *kueue.Workload) error {
+	_, err := w.write(ctx, &quotastep.Write{Kind: quotastep.Delete, Workload: workload})
+	return err
 }
 
 // Flavors reads the ResourceFlavors in which quota Workloads are admitted, as far as they exist.
@@ -236,7 +248,7 @@ func Charged(ctx context.Context, runner *engine.Runner, workloads []*kueue.Work
 	}
 	isComplete := true
 	for _, workload := range workloads {
-		if quotaworkload.HoldsQuota(workload) && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished) && !charged[workload.UID] {
+		if quotaworkload.IsCharged(workload) && !charged[workload.UID] {
 			runner.Observe(admission.WorkloadObserved{Workload: workload})
 			isComplete = false
 		}
@@ -247,16 +259,34 @@ func Charged(ctx context.Context, runner *engine.Runner, workloads []*kueue.Work
 	return charged, runner.View(ctx, ask)
 }
 
-// A failed write is retried after firstRetry, then after twice that, and so on. While the webhooks of the JobSet controller are down no
-// JobSet can be resumed, and no watch reports that they are up again.
-const (
-	firstRetry   = 5 * time.Millisecond
-	longestRetry = 15 * time.Second
-)
+// IsStillDeactivated reports whether a quota Workload is deactivated for the same cause and since the same time according to the API server, so that its owner
+// can be deleted.
+func IsStillDeactivated(ctx context.Context, live client.Reader, read *kueue.Workload) (bool, error) {
+	var now kueue.Workload
+	if err := live.Get(ctx, client.ObjectKeyFromObject(read), &now); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	at := workloadstatus.DeactivatedAt(&now)
+	return now.UID == read.UID && at != nil && at.Equal(*workloadstatus.DeactivatedAt(read)), nil
+}
 
-// RateLimiter returns the back-off of a controller that writes Steps.
-func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry)
+// Result returns the result of a reconcile that has written a Step.
+func Result(step *quotastep.Step, err error) (ctrl.Result, error) {
+	switch {
+	case err != nil:
+		return Failed(err)
+	case step.AwaitsEngine:
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
+	}
+	return ctrl.Result{RequeueAfter: step.RequeueAfter}, nil
+}
+
+// IgnoreNotFound adds to an error what was attempted. An object that does not exist is no error.
+func IgnoreNotFound(err error, format string, args ...any) error {
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
 // Failed returns the result of a reconcile whose write has failed. A conflict is retried without a log entry. In a namespace that is being
