@@ -192,6 +192,9 @@ func (c *Change) put(kind *snapshot.Kind, manifest snapshot.Object) error {
 		if err := refuseImmutable(kind, change.Fields); err != nil {
 			return err
 		}
+		if err := markUnnamed(change.Fields, kind, manifest); err != nil {
+			return err
+		}
 	}
 	if before == nil || len(change.Fields) > 0 {
 		c.after.Put(kind, after)

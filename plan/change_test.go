@@ -123,7 +123,11 @@ func lines(c *plan.Change) []string {
 		all = append(all, string(o.Action)+" "+o.String())
 		for _, f := range o.Fields {
 			if o.Action == plan.Update {
-				all = append(all, "  "+f.Path+": "+f.Before+" -> "+f.After)
+				line := "  " + f.Path + ": " + f.Before + " -> " + f.After
+				if f.IsUnnamed {
+					line += " (unnamed)"
+				}
+				all = append(all, line)
 			}
 		}
 	}
@@ -146,7 +150,7 @@ func TestApply(t *testing.T) {
 		"an annotation of users that is removed": {
 			manifests: clusterQueue + quotas,
 			want: []string{
-				"Update ClusterQueue ml", "  metadata.annotations[tranche.dev/stage-admission]: Greedy -> ", "  metadata.labels.app:  -> queues",
+				"Update ClusterQueue ml", "  metadata.annotations[tranche.dev/stage-admission]: Greedy ->  (unnamed)", "  metadata.labels.app:  -> queues",
 			},
 		},
 		"quotas by the names of flavors, and their order": {
@@ -202,6 +206,48 @@ func jobSetManifest(name, size string) string {
 		"            containers: [{name: main, image: x, resources: {requests: {gpu: 1}}}]\n"
 }
 
+// TestApplyMarksFieldsThatTheManifestDoesNotName: an apply resets the policy only if an earlier one has set it. Quotas of a list that it names are replaced.
+func TestApplyMarksFieldsThatTheManifestDoesNotName(t *testing.T) {
+	change, err := plan.Apply(read(t, strings.Replace(world, "withinClusterQueue: Never", "withinClusterQueue: LowerPriority", 1)), read(t, `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: ml, annotations: {tranche.dev/stage-admission: Greedy}}
+spec:
+  namespaceSelector: {}
+  preemption: {reclaimWithinCohort: Any}
+  resourceGroups:
+  - coveredResources: [gpu]
+    flavors:
+    - {name: a100, resources: [{name: gpu, nominalQuota: 8}]}
+`), plan.Kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"Update ClusterQueue ml", "  spec.preemption.reclaimWithinCohort: Never -> Any", "  spec.preemption.withinClusterQueue: LowerPriority -> Never (unnamed)",
+		"  spec.resourceGroups[0].flavors[any].name: any -> ", "  spec.resourceGroups[0].flavors[any].resources[gpu].name: gpu -> ",
+		"  spec.resourceGroups[0].flavors[any].resources[gpu].nominalQuota: 2 -> ",
+	}
+	if diff := cmp.Diff(want, lines(change)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestApplyKeepsAnnotationsApart: a removed annotation is not named because the manifest has another one with a dot.
+func TestApplyKeepsAnnotationsApart(t *testing.T) {
+	change, err := plan.Apply(read(t, world), read(t, `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: ml, annotations: {example.com/owner: research}}
+`), plan.Kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := lines(change), "  metadata.annotations[tranche.dev/stage-admission]: Greedy ->  (unnamed)"; !slices.Contains(got, want) {
+		t.Errorf("got %q, want %q among them", got, want)
+	}
+}
+
 // TestApplyRefuses gives manifests that the API server, the manager or the engine would refuse.
 func TestApplyRefuses(t *testing.T) {
 	const queue = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: ml}\nspec:\n"
@@ -219,7 +265,7 @@ func TestApplyRefuses(t *testing.T) {
 		`JobSet default/new: metadata.labels: the JobSet names no LocalQueue`:                                                                                     strings.Replace(jobSetManifest("new", "parallelism: 2"), "kueue.x-k8s.io/queue-name", "other", 1),
 		`JobSet default/new: the WorkloadPriorityClass "high" that its label kueue.x-k8s.io/priority-class`:                                                       strings.Replace(jobSetManifest("new", "parallelism: 2"), "labels: {", "labels: {kueue.x-k8s.io/priority-class: high, ", 1),
 		`JobSet default/new: spec.managedBy is "other"`:                                                                                                           jobSetManifest("new", "parallelism: 2") + "  managedBy: other\n",
-		`ClusterQueue ml: Can't admit new workloads: spec.namespaceSelector: `:                                                                                    queue + "  namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}\n",
+		`ClusterQueue ml: spec.namespaceSelector: `:                                                                                                               queue + "  namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}\n",
 	} {
 		t.Run(want, func(t *testing.T) {
 			_, err := planOf(t, text)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tranche-dev/tranche/snapshot"
 )
 
 // A Field is a field of an object that has another value. An empty value is that of a field that is absent.
@@ -15,6 +17,9 @@ type Field struct {
 	Path   string `json:"path"`
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+	// IsUnnamed is true if the manifest does not name the field. Then it changes only if an earlier apply has set it: a snapshot does not show which
+	// client owns a field, and one that another client has set stays.
+	IsUnnamed bool `json:"isUnnamed,omitempty"`
 }
 
 // tree returns an object as JSON decodes it, so that equal quantities and times are equal.
@@ -41,6 +46,27 @@ func fieldsOf(before, after any) ([]Field, error) {
 	d := &difference{}
 	d.compare("", usersPart(old), usersPart(now))
 	return d.fields, nil
+}
+
+// markUnnamed marks the fields that a manifest does not name. It names all elements of a list that it has, also those that it leaves out. Those of JobSets
+// and Jobs stay as they are if it does not name them: what changes then is what admission policies write.
+func markUnnamed(fields []Field, kind *snapshot.Kind, manifest snapshot.Object) error {
+	if kind.GVK.Kind == "JobSet" || kind.GVK.Kind == jobKind {
+		return nil
+	}
+	named, err := fieldsOf(struct{}{}, kind.Reduce(copyOf(manifest)))
+	if err != nil {
+		return err
+	}
+	for i := range fields {
+		path, _, _ := strings.Cut(fields[i].Path, " (order)")
+		list := path
+		if !strings.HasPrefix(path, "metadata.") { // there brackets are around keys, not around list elements
+			list, _, _ = strings.Cut(path, "[")
+		}
+		fields[i].IsUnnamed = !slices.ContainsFunc(named, func(f Field) bool { return isWithin(f.Path, list) || isWithin(path, f.Path) })
+	}
+	return nil
 }
 
 // usersPart returns an object without its identity and what the API server and controllers write.

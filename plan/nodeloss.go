@@ -5,16 +5,16 @@ import (
 	"math"
 	"math/big"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -22,7 +22,7 @@ import (
 // subtracted from the nominal quotas of the flavors whose node labels they have, as an administrator would do: in proportion to the quotas, in whole
 // units. What runs on the nodes is evicted, as far as the snapshot has its pods.
 func LoseNodes(s *snapshot.Snapshot, selector labels.Selector) (*Change, error) {
-	l := &nodeLoss{snapshot: s, lost: map[flavorResource]*resource.Quantity{}, names: map[string]bool{}}
+	l := &nodeLoss{snapshot: s, lost: map[quota.FlavorResource]*resource.Quantity{}, names: map[string]bool{}}
 	for _, node := range s.Nodes {
 		if selector.Matches(labels.Set(node.Labels)) {
 			l.lose(node)
@@ -53,15 +53,10 @@ func LoseNodes(s *snapshot.Snapshot, selector labels.Selector) (*Change, error) 
 	return c, nil
 }
 
-type flavorResource struct {
-	flavor   kueue.ResourceFlavorReference
-	resource corev1.ResourceName
-}
-
 // A nodeLoss adds up what is lost.
 type nodeLoss struct {
 	snapshot *snapshot.Snapshot
-	lost     map[flavorResource]*resource.Quantity
+	lost     map[quota.FlavorResource]*resource.Quantity
 	names    map[string]bool
 }
 
@@ -73,7 +68,7 @@ func (l *nodeLoss) lose(node *corev1.Node) {
 		if flavor == nil {
 			continue
 		}
-		key := flavorResource{kueue.ResourceFlavorReference(flavor.Name), name}
+		key := quota.FlavorResource{Flavor: kueue.ResourceFlavorReference(flavor.Name), Resource: name}
 		if l.lost[key] == nil {
 			l.lost[key] = &resource.Quantity{}
 		}
@@ -88,7 +83,7 @@ func (l *nodeLoss) flavorOf(node *corev1.Node, name corev1.ResourceName) *kueue.
 	for _, flavor := range l.snapshot.ResourceFlavors {
 		isMatch := labels.SelectorFromSet(flavor.Spec.NodeLabels).Matches(labels.Set(node.Labels))
 		isBetter := best == nil || len(flavor.Spec.NodeLabels) > len(best.Spec.NodeLabels)
-		if isMatch && isBetter && len(l.quotas(l.snapshot, flavorResource{kueue.ResourceFlavorReference(flavor.Name), name})) > 0 {
+		if isMatch && isBetter && len(l.quotas(l.snapshot, quota.FlavorResource{Flavor: kueue.ResourceFlavorReference(flavor.Name), Resource: name})) > 0 {
 			best = flavor
 		}
 	}
@@ -96,13 +91,11 @@ func (l *nodeLoss) flavorOf(node *corev1.Node, name corev1.ResourceName) *kueue.
 }
 
 // quotas returns the quotas of a flavor and resource, those of ClusterQueues first.
-func (l *nodeLoss) quotas(s *snapshot.Snapshot, key flavorResource) []*kueue.ResourceQuota {
+func (l *nodeLoss) quotas(s *snapshot.Snapshot, key quota.FlavorResource) []*kueue.ResourceQuota {
 	var all []*kueue.ResourceQuota
 	add := func(groups []kueue.ResourceGroup) {
-		for q := range quotasOf(groups) {
-			if q.flavor == key.flavor && q.Name == key.resource {
-				all = append(all, q.ResourceQuota)
-			}
+		if q := ledger.QuotaOf(groups, key); q != nil {
+			all = append(all, q)
 		}
 	}
 	for _, q := range s.ClusterQueues {
@@ -192,16 +185,18 @@ func (l *nodeLoss) isLost(pod *corev1.Pod) bool {
 	return l.names[pod.Spec.NodeName] && !hasTerminated
 }
 
-// paysFor reports whether a pod runs on the quota of a quota Workload: as a member of its gang, or in a ReplicatedJob of its stage.
+// paysFor reports whether a pod runs on the quota of a quota Workload: as a member of its gang, or in its Job or a ReplicatedJob of its stage.
 func paysFor(w *kueue.Workload, pod *corev1.Pod) bool {
 	if pod.Namespace != w.Namespace {
 		return false
 	}
-	if admitted := pod.Annotations[apis.AdmissionAnnotation]; admitted != "" {
-		return strings.HasPrefix(admitted, string(w.UID)+".")
+	account, ok := ledger.AccountOf(pod)
+	switch {
+	case !ok:
+		return false
+	case account.PodSet == "":
+		return account.Payer == w.UID
 	}
-	uid := pod.Labels[jobset.JobSetUIDKey]
-	return uid != "" && uid == w.Labels[apis.JobUIDLabel] && slices.ContainsFunc(w.Spec.PodSets, func(p kueue.PodSet) bool {
-		return p.Name == kueue.NewPodSetReference(pod.Labels[jobset.ReplicatedJobNameKey])
-	})
+	return string(account.Payer) == w.Labels[apis.JobUIDLabel] &&
+		slices.ContainsFunc(w.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == account.PodSet })
 }

@@ -96,6 +96,11 @@ func New(c *Change, d *simulator.Durations, horizon time.Duration) (*Plan, error
 	return p, nil
 }
 
+// Check returns an error that names a tree of Cohorts, of before or after the change, that is too large to be simulated.
+func (c *Change) Check(bound simulator.Bound) error {
+	return cmp.Or(bound.Check(c.before), bound.Check(c.after))
+}
+
 // PastRuns returns how long the stages took that the snapshot has the times of, for the JobSets before and after the change.
 func (c *Change) PastRuns() *simulator.PastRuns { return simulator.PastRunsOf(c.after) }
 
@@ -125,7 +130,7 @@ func (c *Change) refused(after *simulator.Outcome) error {
 			}
 		}
 		if a := after.Queues[o.Name]; o.Kind == "ClusterQueue" && isMistake(a) {
-			problems = append(problems, fmt.Errorf("%s: %s", o, a.Message))
+			problems = append(problems, errors.New(a.Sentence(o.Name)))
 		}
 	}
 	return errors.Join(problems...)
@@ -145,17 +150,20 @@ func queueChanges(before, after *simulator.Outcome) []QueueChange {
 		isActive := now.Status == metav1.ConditionTrue
 		switch {
 		case !existed && !isActive, existed && (old.Status == metav1.ConditionTrue) != isActive, existed && !isActive && old.Message != now.Message:
-			all = append(all, QueueChange{Name: name, Before: old.Message, After: now.Message, IsActive: isActive})
+			all = append(all, QueueChange{Name: name, Before: stateOf(old), After: stateOf(now), IsActive: isActive})
 		}
 	}
 	for name, old := range before.Queues {
 		if _, exists := after.Queues[name]; !exists {
-			all = append(all, QueueChange{Name: name, Before: old.Message})
+			all = append(all, QueueChange{Name: name, Before: stateOf(old)})
 		}
 	}
 	slices.SortFunc(all, func(a, b QueueChange) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
+
+// stateOf returns what the condition Active of a ClusterQueue says, in plain words.
+func stateOf(a admission.Activity) string { return cmp.Or(a.Why, a.Message) }
 
 func namesOf(blockers []simulator.Blocker) []string {
 	var names []string

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -61,33 +62,12 @@ func setQuota(s, changed *snapshot.Snapshot, quota *Quota) error {
 		changed.ClusterQueues = append(changed.ClusterQueues, s.ClusterQueues[i].DeepCopy())
 	}
 	var known []string
-	for r := range quotasOf(changed.ClusterQueues[at].Spec.ResourceGroups) {
-		if r.flavor == quota.Flavor && r.Name == quota.Resource {
+	for fr, r := range ledger.QuotasOf(changed.ClusterQueues[at].Spec.ResourceGroups) {
+		if fr.Flavor == quota.Flavor && fr.Resource == quota.Resource {
 			r.NominalQuota = quota.Amount
 			return nil
 		}
-		known = append(known, fmt.Sprintf("%s/%s", r.flavor, r.Name))
+		known = append(known, fmt.Sprintf("%s/%s", fr.Flavor, fr.Resource))
 	}
 	return fmt.Errorf("ClusterQueue %q has no quota of %s/%s: it has %s", quota.ClusterQueue, quota.Flavor, quota.Resource, strings.Join(known, ", "))
-}
-
-// A flavorQuota is a quota in the spec of a ClusterQueue or a Cohort.
-type flavorQuota struct {
-	flavor kueue.ResourceFlavorReference
-	*kueue.ResourceQuota
-}
-
-// quotasOf returns all quotas of resource groups.
-func quotasOf(groups []kueue.ResourceGroup) func(func(flavorQuota) bool) {
-	return func(yield func(flavorQuota) bool) {
-		for _, group := range groups {
-			for i := range group.Flavors {
-				for k := range group.Flavors[i].Resources {
-					if !yield(flavorQuota{group.Flavors[i].Name, &group.Flavors[i].Resources[k]}) {
-						return
-					}
-				}
-			}
-		}
-	}
 }

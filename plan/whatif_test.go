@@ -154,7 +154,36 @@ status:
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: gang-0, namespace: default, annotations: {tranche.dev/admission: gang-uid.0/main}}
+metadata: {name: gang-0, namespace: default, labels: {tranche.dev/pod-group-member: "true"}, annotations: {tranche.dev/admission: gang-uid.0/main}}
+spec: {nodeName: n1}
+status: {phase: Running}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata:
+  name: job
+  namespace: default
+  uid: job-workload-uid
+  creationTimestamp: "2025-12-31T23:30:00Z"
+  labels: {tranche.dev/job: job, kueue.x-k8s.io/job-uid: job-uid}
+spec:
+  queueName: main
+  podSets: [{name: main, count: 1, template: {spec: {containers: [{name: c, resources: {requests: {gpu: 1}}}]}}}]
+status:
+  admission:
+    clusterQueue: ml
+    podSetAssignments: [{name: main, count: 1, flavors: {gpu: a100}, resourceUsage: {gpu: 1}}]
+  conditions:
+  - {type: QuotaReserved, status: "True", reason: QuotaReserved, lastTransitionTime: "2025-12-31T23:30:00Z"}
+  - {type: Admitted, status: "True", reason: Admitted, lastTransitionTime: "2025-12-31T23:30:00Z"}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: job-0
+  namespace: default
+  labels: {batch.kubernetes.io/controller-uid: job-uid}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: job, uid: job-uid, controller: true}]
 spec: {nodeName: n1}
 status: {phase: Running}
 `
@@ -167,8 +196,8 @@ status: {phase: Running}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Consequences) != 1 {
-		t.Fatalf("%d consequences, want the eviction: %+v", len(p.Consequences), p.Consequences)
+	if len(p.Consequences) != 2 || p.Consequences[1].Kind != plan.Evicted || p.Consequences[1].Workload != "job" {
+		t.Fatalf("the consequences are %+v, want two evictions", p.Consequences)
 	}
 	c := &p.Consequences[0]
 	if c.Kind != plan.Evicted || c.Workload != "gang" || c.Reason != "NodeFailures" || c.Again == nil || c.Lost.Seconds != 3600 || c.Lost.AcceleratorSeconds["gpu"] != 7200 {

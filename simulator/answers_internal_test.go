@@ -55,17 +55,17 @@ func TestSnapshotsAnswerLikeTheManager(t *testing.T) {
 		taken.Configuration = file
 		read, reserving := reread(t, taken), reservingQueues(s, taken)
 		for _, key := range PendingStages(taken, func(admission.StageKey) bool { return true }) {
-			study, err := NewStudy(read, &Durations{}, key)
+			inspection, err := Inspect(read, key)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, isQueued := study.Why(key)
+			got, isQueued := inspection.Why(key)
 			want := Reason{}
 			var isPending bool
 			if want.Pending, isPending = s.Engine.PendingStage(key); isPending {
 				want.Explanation, _ = s.Engine.Explanation(key)
 			}
-			part := influencing(read, []admission.StageKey{key})
+			part := Around(read, key)
 			note := scope.Unshown(part)
 			compared++
 			if note != "" {
@@ -115,11 +115,11 @@ func TestAnswerAfterAMinimumRuntime(t *testing.T) {
 		}
 		s.Engine.Advance(s.Time())
 		asked, _ := s.Engine.Explanation(key)
-		study, err := NewStudy(snapshotOf(s), &Durations{}, key)
+		inspection, err := Inspect(snapshotOf(s), key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, _ := study.Why(key)
+		read, _ := inspection.Why(key)
 		if asked.Message != c.want || read.Message != c.want {
 			t.Errorf("at %s the manager answers %q and a snapshot %q, want %q", c.at, asked.Message, read.Message, c.want)
 		}

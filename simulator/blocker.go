@@ -79,7 +79,7 @@ func (f *forecast) explanationOf(key admission.StageKey) explained {
 			all = append(all, f.endlessAmong(alternative.Shortages[i].Holders)...)
 		}
 	}
-	if slices.Contains(quotaworkload.Gates(w), apis.StageGate) {
+	if quotaworkload.HasGate(w, apis.StageGate) {
 		all = append(all, f.earlierStages(w)...)
 	}
 	slices.SortFunc(all, compareBlockers)

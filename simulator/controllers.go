@@ -31,18 +31,11 @@ func (s *simulation) runControllers() {
 			s.reconcileJobSets()
 		case s.WorkloadQueue.IsDue(s.Now):
 			s.WorkloadQueue.Wake(s.Now)
-		case !s.wakeIdle():
+		default:
 			return
 		}
 	}
 	s.Fail(errors.New("the controllers do not become idle"))
-}
-
-// wakeIdle reports whether JobSets that were set aside have to be reconciled.
-func (s *simulation) wakeIdle() bool {
-	aside := s.idle
-	s.idle = nil
-	return aside != nil && aside.Wake()
 }
 
 // maxReconciles limits how often controllers reconcile objects while no time passes.

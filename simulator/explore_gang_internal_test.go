@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -18,8 +16,9 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/manager"
 )
 
 // This file runs the lifecycle of gangs of pods on the objects of a situation, and writes its Steps with the preconditions of controllers/podgang.
@@ -193,14 +192,13 @@ func (x *situation) reconcileGang(g *gang, stale cluster.ObjectName) {
 		snapshot = x.gangSnapshot(g, cluster.ObjectName{})
 		step = podgang.Next(snapshot, x.Time())
 	}
-	x.followPlan(g, slices.Concat(snapshot.Workloads, step.Create))
-	w := &gangWriter{x}
-	switch err := step.Write(w.writer()); {
-	case errors.Is(err, errGangCut):
+	x.followPlan(g, slices.Concat(snapshot.Workloads, step.Workloads(quotastep.Create)))
+	switch err := step.Write(x.gangWriter(step)); {
+	case errors.Is(err, manager.ErrCut):
 		x.Restart()
 		x.forget()
 		return
-	case errors.Is(err, errGangConflict):
+	case errors.Is(err, manager.ErrConflict):
 		x.gangs.work[g.name] = true
 		return
 	case err != nil:
@@ -230,77 +228,21 @@ func (x *situation) followPlan(g *gang, workloads []*kueue.Workload) {
 	x.Observe(x.Plans[plan.UID])
 }
 
-var (
-	// errGangCut ends a Step of a manager that dies in the middle of it, and errGangConflict one that meets a conflict.
-	errGangCut      = errors.New("the manager dies")
-	errGangConflict = errors.New("the object has changed since it was read")
-)
-
-// A gangWriter writes the Steps of gangs. Kueue's groups have no object to which a report or a timeout is written.
-type gangWriter struct{ *situation }
-
-func (w *gangWriter) writer() *podgang.Writer {
+// gangWriter returns the writer of a Step of a gang. Kueue's groups have no object to which a report or a timeout is written.
+func (x *situation) gangWriter(step *podgang.Step) *podgang.Writer {
 	none := func(*podgang.Step) error { return nil }
 	return &podgang.Writer{
-		NoteTimeout: none, Evict: w.evict, DeletePods: w.deletePods, Progress: w.progress, Reclaim: w.reclaim, ReleaseQuota: w.releaseQuota,
-		RemoveFinalizers: w.removeFinalizers, DeleteWorkloads: w.deleteWorkloads, Create: w.create, Change: w.change, Ungate: w.ungate,
-		Report: none, KeepStatus: none,
+		NoteTimeout: none, Quota: x.WriteQuota, Report: none, KeepStatus: none,
+		DeletePods: func(*podgang.Step) error { return manager.Each(x.Manager, step.Delete, x.deletePodOf) },
+		Ungate:     func(*podgang.Step) error { return manager.Each(x.Manager, step.Ungate, x.ungate) },
 	}
 }
 
-// eachOf writes objects one by one. It stops where the manager is to die, and at the first write that fails.
-func eachOf[T any](w *gangWriter, all []T, write func(T) error) error {
-	for _, one := range all {
-		if w.Writes == w.DiesAfter {
-			w.DiesAfter = -1
-			return errGangCut
-		}
-		w.Writes++
-		if w.Writes-1 != w.FailsAfter {
-			if err := write(one); err != nil {
-				return err
-			}
-			continue
-		}
-		w.FailsAfter = -1
-		if w.LosesAnswer {
-			return errors.Join(write(one), errGangConflict)
-		}
-		return errGangConflict
+func (x *situation) deletePodOf(d podgang.Delete) error {
+	if now := x.gangs.pods[d.Pod.Name]; now != nil && now.UID == d.Pod.UID {
+		x.deletePod(now)
 	}
 	return nil
-}
-
-// onCurrent changes the current version of a quota Workload: of the same UID, or of the same version. It does nothing if that has disappeared.
-func (w *gangWriter) onCurrent(read *kueue.Workload, isLocked bool, change func(now *kueue.Workload) *kueue.Workload) error {
-	now := w.Workloads[cluster.KeyOf(read)]
-	switch {
-	case now == nil:
-		return nil
-	case now.UID != read.UID, isLocked && now.ResourceVersion != read.ResourceVersion:
-		return errGangConflict
-	}
-	w.PutWorkload(change(now))
-	return nil
-}
-
-func (w *gangWriter) evict(step *podgang.Step) error {
-	return eachOf(w, step.Evict, func(e podgang.Evict) error {
-		return w.onCurrent(e.Workload, true, func(now *kueue.Workload) *kueue.Workload {
-			status := workloadstatus.Evicted(now, e.Why, w.Time())
-			status.RequeueState = cmp.Or(e.Requeue, status.RequeueState)
-			return workloadstatus.Merge(now, &status)
-		})
-	})
-}
-
-func (w *gangWriter) deletePods(step *podgang.Step) error {
-	return eachOf(w, step.Delete, func(d podgang.Delete) error {
-		if now := w.gangs.pods[d.Pod.Name]; now != nil && now.UID == d.Pod.UID {
-			w.deletePod(now)
-		}
-		return nil
-	})
 }
 
 // deletePod deletes a pod. One that no scheduler has seen disappears at once, and another one terminates first.
@@ -314,113 +256,14 @@ func (x *situation) deletePod(pod *corev1.Pod) {
 	x.putPod(pod, after)
 }
 
-func (w *gangWriter) progress(step *podgang.Step) error {
-	return eachOf(w, step.Progress, func(p podgang.Progress) error {
-		return w.onCurrent(p.Workload, p.Finished != nil, func(now *kueue.Workload) *kueue.Workload {
-			after := now.DeepCopy()
-			for _, c := range workloadstatus.Progress(p.Workload, p.Ready, p.Finished, w.Time()).Conditions {
-				apimeta.SetStatusCondition(&after.Status.Conditions, c)
-			}
-			return after
-		})
-	})
-}
-
-func (w *gangWriter) reclaim(step *podgang.Step) error {
-	return eachOf(w, step.Reclaim, func(r podgang.Reclaim) error {
-		return w.onCurrent(r.Workload, true, func(now *kueue.Workload) *kueue.Workload {
-			after := now.DeepCopy()
-			after.Status.ReclaimablePods = r.Pods
-			return after
-		})
-	})
-}
-
-func (w *gangWriter) releaseQuota(step *podgang.Step) error {
-	return eachOf(w, step.ReleaseQuota, func(workload *kueue.Workload) error {
-		return w.onCurrent(workload, true, func(now *kueue.Workload) *kueue.Workload {
-			status := workloadstatus.QuotaReleased(now, w.Time())
-			return workloadstatus.Merge(now, &status)
-		})
-	})
-}
-
-func (w *gangWriter) removeFinalizers(step *podgang.Step) error {
-	return eachOf(w, step.RemoveFinalizer, w.removeFinalizer)
-}
-
-func (w *gangWriter) removeFinalizer(read *kueue.Workload) error {
-	now := w.Workloads[cluster.KeyOf(read)]
+func (x *situation) ungate(u podgang.Ungate) error {
+	now := x.gangs.pods[u.Before.Name]
 	switch {
-	case now == nil || len(read.Finalizers) == 0:
+	case now == nil:
 		return nil
-	case now.UID != read.UID:
-		return errGangConflict
+	case now.UID != u.Before.UID || now.ResourceVersion != u.Before.ResourceVersion:
+		return manager.ErrConflict
 	}
-	w.RemoveFinalizer(now)
+	x.putPod(now, u.After.DeepCopy())
 	return nil
-}
-
-func (w *gangWriter) deleteWorkloads(step *podgang.Step) error {
-	for _, workload := range step.DeleteWorkloads {
-		remove := func(read *kueue.Workload) error {
-			now := w.Workloads[cluster.KeyOf(read)]
-			switch {
-			case now == nil || !read.DeletionTimestamp.IsZero():
-				return nil
-			case now.UID != read.UID || now.ResourceVersion != read.ResourceVersion:
-				return errGangConflict
-			}
-			w.DeleteWorkload(now)
-			return nil
-		}
-		if err := eachOf(w, []*kueue.Workload{workload}, remove); err != nil {
-			return err
-		}
-		if err := eachOf(w, []*kueue.Workload{workload}, w.removeFinalizer); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *gangWriter) create(step *podgang.Step) error {
-	return eachOf(w, step.Create, func(workload *kueue.Workload) error {
-		if w.Workloads[cluster.KeyOf(workload)] == nil {
-			w.PutWorkload(workload.DeepCopy())
-		}
-		return nil
-	})
-}
-
-func (w *gangWriter) change(step *podgang.Step) error {
-	return eachOf(w, step.Change, func(c podgang.Change) error {
-		isSameOwner := func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
-		isLocked := !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) ||
-			!slices.EqualFunc(c.Before.OwnerReferences, c.After.OwnerReferences, isSameOwner)
-		var failed error
-		err := w.onCurrent(c.Before, isLocked, func(now *kueue.Workload) *kueue.Workload {
-			after, err := cluster.Patched(c.Before, c.After, now)
-			failed = err
-			if err == nil && !equality.Semantic.DeepEqual(now.Spec, after.Spec) {
-				after.Generation++
-			}
-			return cmp.Or(after, now)
-		})
-		return errors.Join(err, failed)
-	})
-}
-
-func (w *gangWriter) ungate(step *podgang.Step) error {
-	return eachOf(w, step.Ungate, func(u podgang.Ungate) error {
-		now := w.gangs.pods[u.Before.Name]
-		switch {
-		case now == nil:
-			return nil
-		case now.UID != u.Before.UID || now.ResourceVersion != u.Before.ResourceVersion:
-			return errGangConflict
-		}
-		w.putPod(now, u.After.DeepCopy())
-		return nil
-	})
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
@@ -277,18 +277,8 @@ func (x *situation) gangsHaveEnded() bool {
 func (x *situation) unpaidGangPods() (wrong []string) {
 	paid := map[string]int32{}
 	for _, w := range x.gangs.workloads {
-		if !quotaworkload.HoldsQuota(w) || cluster.IsFinished(w) {
-			continue
-		}
-		for i := range w.Spec.PodSets {
-			p := &w.Spec.PodSets[i]
-			count := p.Count
-			for _, r := range w.Status.ReclaimablePods {
-				if r.Name == p.Name {
-					count -= r.Count
-				}
-			}
-			paid[fmt.Sprintf("%s.%s/%s", w.UID, roundOf(w), p.Name)] += count
+		for podSet, charged := range ledger.Charged(w) {
+			paid[fmt.Sprintf("%s.%s/%s", w.UID, roundOf(w), podSet)] += int32(charged[corev1.ResourcePods] / 1000)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.gangs.pods)) {

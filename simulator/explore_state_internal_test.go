@@ -10,6 +10,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -22,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
@@ -335,15 +337,10 @@ func (s *simulation) unpaidPods() (wrong []string) {
 	}
 	paid := map[string]int32{}
 	for _, w := range s.Workloads {
-		if quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w) {
-			// The growths of a stage pay for its pods, too.
-			key := w.Labels[apis.JobUIDLabel] + " " + w.Labels[apis.JobSetLabel] + "/" + w.Labels[apis.StageLabel]
-			for i := range w.Status.Admission.PodSetAssignments {
-				paid[key] += *w.Status.Admission.PodSetAssignments[i].Count
-			}
-			for _, r := range w.Status.ReclaimablePods {
-				paid[key] -= r.Count
-			}
+		// The growths of a stage pay for its pods, too.
+		key := w.Labels[apis.JobUIDLabel] + " " + w.Labels[apis.JobSetLabel] + "/" + w.Labels[apis.StageLabel]
+		for _, charged := range ledger.Charged(w) {
+			paid[key] += int32(charged[corev1.ResourcePods] / 1000)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(needed)) {
@@ -406,7 +403,7 @@ func (s *simulation) gaps() (wrong []string) {
 			isAwaited := slices.ContainsFunc(after, func(c stageplan.Condition) bool {
 				return !slices.ContainsFunc(all, func(o *kueue.Workload) bool { return cluster.StageIndex(o) == c.Stage && cluster.IsFinished(o) })
 			})
-			if len(after) > 0 && !isAwaited && !quotaworkload.HoldsQuota(w) && slices.Contains(quotaworkload.Gates(w), apis.StageGate) {
+			if len(after) > 0 && !isAwaited && !quotaworkload.HoldsQuota(w) && quotaworkload.HasGate(w, apis.StageGate) {
 				wrong = append(wrong, fmt.Sprintf("I4: the stages before %s have finished, and it is not open", cluster.SubjectOf(w)))
 			}
 		}

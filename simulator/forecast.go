@@ -15,7 +15,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/durations"
-	"github.com/tranche-dev/tranche/simulator/internal/idle"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/pastruns"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -94,7 +93,7 @@ func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction,
 // ForecastOf does the same for some of the quota Workloads, and simulates only the queues that can influence when they start: those in the same
 // trees of Cohorts. So it takes less time.
 func ForecastOf(s *snapshot.Snapshot, d *Durations, until time.Time, workloads ...admission.StageKey) (*Prediction, error) {
-	return (&question{durations: d, until: until, isAsked: among(workloads), maxDecisions: maxDecisions, maxChecks: maxChecks}).predict(influencing(s, workloads))
+	return (&question{durations: d, until: until, isAsked: among(workloads), maxDecisions: maxDecisions, maxChecks: maxChecks}).predict(Around(s, workloads...))
 }
 
 // ForecastFirst does the same for those of the quota Workloads that are among the first in their ClusterQueues, and for those that are in none. Of
@@ -213,7 +212,6 @@ func (f *forecast) load(s *snapshot.Snapshot) (err error) {
 		return err
 	}
 	f.IsQuiet, f.IsSilent = true, true
-	f.idle = idle.SetAside(f.Cluster)
 	f.course = &durations.Course{Cluster: f.Cluster, Estimates: f.durations.Estimates, History: f.durations.PastRuns, OnlyLimits: f.onlyLimits}
 	f.Course = f.course
 	return nil

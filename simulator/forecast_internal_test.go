@@ -52,9 +52,6 @@ func startLine(s *simulation, start *Start) string {
 }
 
 func TestForecast(t *testing.T) {
-	due := func(minute, gpus int) string {
-		return fmt.Sprintf("; due since 2026-01-01T00:%d:00Z: quota that is released is kept for it, up to %d gpu of flavor default", minute, gpus)
-	}
 	for name, c := range map[string]struct {
 		text      string
 		durations Durations
@@ -68,7 +65,7 @@ func TestForecast(t *testing.T) {
 		},
 		"an endless holder": {
 			text: "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2 max-time=1h\nsubmit b queue=ml pods=gpu:2\nsubmit d queue=ml pods=gpu:4 at=2m\n",
-			want: []string{"d Unknown [Workload default/b]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 2 of 4 free" + due(12, 4)},
+			want: []string{"d Unknown [Workload default/b]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 2 of 4 free"},
 		},
 		"later stages": {
 			text: "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=2)=Succeeded=>train(gpu=4) max-time=1h\nsubmit b queue=ml pods=gpu:2 max-time=2h\n",
@@ -77,7 +74,7 @@ func TestForecast(t *testing.T) {
 		"a stage whose JobSet is endless": {
 			text: "queue ml gpu=4\nsubmit a queue=ml stages=data(gpu=2)=Succeeded=>train(gpu=4)\nsubmit b queue=ml pods=gpu:3 max-time=2h\n",
 			want: []string{
-				"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 3 gpu of flavor default: 2 of 4 free" + due(10, 3),
+				"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 3 gpu of flavor default: 2 of 4 free",
 				"a/train Unknown [JobSet default/a]: the stage waits for earlier stages of its JobSet",
 			},
 		},
@@ -86,7 +83,7 @@ func TestForecast(t *testing.T) {
 			durations: Durations{Estimates: []Estimate{
 				{Name: "a*", Stage: "ps", Ready: 10 * time.Minute}, {Namespace: "default", Stage: "train", Run: time.Hour}, {Name: "a", Stage: "ps", Run: time.Minute},
 			}},
-			want: []string{"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 3 of 4 free" + due(12, 4), "a/train By 11m0s 11m0s"},
+			want: []string{"b Unknown [JobSet default/a]: waits for quota in ClusterQueue ml: needs 4 gpu of flavor default: 3 of 4 free", "a/train By 11m0s 11m0s"},
 		},
 		"an estimate that was too short": {
 			text:      "queue ml gpu=4\nsubmit a queue=ml pods=gpu:2\nsubmit b queue=ml pods=gpu:4\n",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -128,19 +129,21 @@ func TestParts(t *testing.T) {
 		change func(x, y, lost *kueue.Workload)
 		// want has the ClusterQueues and quota Workloads of each part.
 		want [][]string
+		// tree is that with more than one quota Workload.
+		tree string
 	}{
 		"a tree and a queue": {
-			want: [][]string{{"a", "c", "x", "y"}, {"b"}, {"a", "b", "c", "lost"}},
+			want: [][]string{{"a", "c", "x", "y"}, {"b"}, {"a", "b", "c", "lost"}}, tree: "Cohort lab",
 		},
 		"a JobSet in a tree and in no queue": {
 			change: func(x, _, lost *kueue.Workload) {
 				x.Labels, lost.Labels = map[string]string{apis.JobUIDLabel: "uid"}, map[string]string{apis.JobUIDLabel: "uid"}
 			},
-			want: [][]string{{"a", "c", "lost", "x", "y"}, {"b"}, {"a", "b", "c"}},
+			want: [][]string{{"a", "c", "lost", "x", "y"}, {"b"}, {"a", "b", "c"}}, tree: "Cohort lab",
 		},
 		"quota of another tree": {
 			change: func(x, _, _ *kueue.Workload) { x.Spec.QueueName = "b" }, // it holds quota in a
-			want:   [][]string{{"a", "b", "c", "x", "y"}, {"a", "b", "c", "lost"}},
+			want:   [][]string{{"a", "b", "c", "x", "y"}, {"a", "b", "c", "lost"}}, tree: "ClusterQueue b",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +173,14 @@ func TestParts(t *testing.T) {
 			}
 			if diff := gocmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
+			}
+			beyond := "the tree of " + c.tree + " has 2 quota Workloads, more than 1 (--most): no simulated answer"
+			if err := (Bound{1, "--most"}).Check(taken); err == nil || err.Error() != beyond {
+				t.Errorf("%v, want %s", err, beyond)
+			}
+			y.Status.Conditions = append(y.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
+			if err := (Bound{1, "--most"}).Check(taken); err != nil {
+				t.Errorf("one has finished: %v", err)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ type Reason struct {
 
 // Inspect returns the engine for some quota Workloads of a snapshot. It reads only the queues that can influence when they start.
 func Inspect(s *snapshot.Snapshot, workloads ...admission.StageKey) (*Inspection, error) {
-	part := influencing(s, workloads)
+	part := Around(s, workloads...)
 	sim, leftOut, err := fromSnapshot(part, 0)
 	if err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func (i *Inspection) Summary(workload admission.StageKey) (r Reason, ok bool) {
 
 // Unshown returns in what the running manager may report something else about some quota Workloads than an Inspection of a snapshot does, or "".
 func Unshown(s *snapshot.Snapshot, workloads ...admission.StageKey) string {
-	return scope.Unshown(influencing(s, workloads))
+	return scope.Unshown(Around(s, workloads...))
 }
 
-// influencing returns the part of a snapshot that can influence when some quota Workloads start. Under waitForPodsReady.blockAdmission it is all of it.
-func influencing(s *snapshot.Snapshot, workloads []admission.StageKey) *snapshot.Snapshot {
+// Around returns the part of a snapshot that can influence when some quota Workloads start. Under waitForPodsReady.blockAdmission it is all of it.
+func Around(s *snapshot.Snapshot, workloads ...admission.StageKey) *snapshot.Snapshot {
 	if s.Configuration != nil && ptr.Deref(s.Configuration.WaitForPodsReady.BlockAdmission, false) {
 		return s
 	}

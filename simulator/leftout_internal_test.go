@@ -95,6 +95,10 @@ func TestLoadedDefaults(t *testing.T) {
 			js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.PriorityClassName = "high"
 		}, facts{7, "high", "0"}},
 		"the default PriorityClass": {func(s *snapshot.Snapshot, _ *jobsetapi.JobSet) { addClass(s, "usual", true) }, facts{7, "usual", "0"}},
+		"a PriorityClass above the limit": {func(s *snapshot.Snapshot, _ *jobsetapi.JobSet) {
+			addClass(s, "usual", true)
+			s.Configuration = snapshot.ReduceConfiguration(&configapi.Configuration{MaxPodPriority: new(int32(6))})
+		}, facts{Devices: "0"}},
 		"a ResourceClaimTemplate": {func(s *snapshot.Snapshot, js *jobsetapi.JobSet) {
 			s.Configuration = &configapi.Configuration{}
 			s.Configuration.Resources.DeviceClassMappings = []configapi.DeviceClassMapping{{Name: gpus, DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}

@@ -112,14 +112,23 @@ func newTracker(f *forecast) *tracker {
 	return &tracker{forecast: f}
 }
 
-// disturb lets the manager become idle, and then the disturbance happen.
+// disturb lets the manager become idle, then the disturbance happen, and then the manager become idle again. Until then nothing else happens, however
+// short its time is: pods that are not ready in the snapshot are not ready before the disturbance, or before the manager has answered it, checks do not
+// pass, and pods that terminate are not gone.
 func (t *tracker) disturb(start *snapshot.Snapshot, disturbance *Disturbance) error {
-	if start == disturbance.After && len(disturbance.FailedNodes) == 0 {
-		return nil
-	}
+	t.Events.IsHeld = true
+	defer func() { t.Events.IsHeld = false }()
 	if err := t.instant(); err != nil {
 		return err
 	}
+	if err := t.happen(start, disturbance); err != nil {
+		return err
+	}
+	return t.instant()
+}
+
+// happen lets a disturbance happen.
+func (t *tracker) happen(start *snapshot.Snapshot, disturbance *Disturbance) error {
 	for _, key := range disturbance.FailedNodes {
 		t.failNodes(key)
 	}

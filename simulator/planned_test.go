@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,11 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/simulator"
@@ -39,12 +42,12 @@ func TestRecordedChanges(t *testing.T) {
 	for _, path := range worlds {
 		dir := filepath.Dir(path)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			w, err := simulator.RunChanged(parse(t, path), configuration(t, dir), horizon)
+			w, err := simulator.RunChanged(parse(t, path), configuration(t, dir), &simulator.Durations{}, horizon)
 			if err != nil {
 				t.Fatal(err)
 			}
 			writeFiles(t, dir, w)
-			for _, problem := range planned(w) {
+			for _, problem := range planned(w, &simulator.Durations{}) {
 				t.Error(problem)
 			}
 		})
@@ -70,23 +73,23 @@ func configuration(t *testing.T, dir string) *configapi.Configuration {
 }
 
 // planned makes the plan of a change, and compares the plan with what really happens.
-func planned(w *simulator.ChangedWorld) []string {
+func planned(w *simulator.ChangedWorld, d *simulator.Durations) []string {
 	change, err := plan.Apply(w.Before, w.Manifests, plan.Pruned)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	p, err := plan.New(change, &simulator.Durations{}, horizon)
+	p, err := plan.New(change, d, horizon)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	problems := compareOutcomes("without", w.Before, w.Before, w.Without)
-	problems = append(problems, compareOutcomes("with", w.Before, change.After(), w.With)...)
+	problems := compareOutcomes("without", w.Before, w.Before, w.Without, d)
+	problems = append(problems, compareOutcomes("with", w.Before, change.After(), w.With, d)...)
 	return append(problems, unnamed(w, p)...)
 }
 
 // compareOutcomes compares a simulation from a snapshot with what really happens.
-func compareOutcomes(which string, s, after *snapshot.Snapshot, want *simulator.Outcome) []string {
-	got, err := simulator.SimulateDisturbance(s, &simulator.Disturbance{After: after}, &simulator.Durations{}, s.TakenAt.Add(horizon))
+func compareOutcomes(which string, s, after *snapshot.Snapshot, want *simulator.Outcome, d *simulator.Durations) []string {
+	got, err := simulator.SimulateDisturbance(s, &simulator.Disturbance{After: after}, d, s.TakenAt.Add(horizon))
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -125,7 +128,7 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 		check(len(now.Starts) > len(was.Starts), "newly admitted", plan.NewlyAdmitted, plan.Evicted, plan.Restarted)
 		check(now.End == simulator.Waits && was.End != simulator.Waits, "left waiting", plan.Delayed, plan.NeverFits, plan.Unsafe, plan.Evicted, plan.Waiting)
 		check(!gocmp.Equal(was.Starts, now.Starts, cmpopts.EquateEmpty()), "admitted at another time", plan.Delayed, plan.Earlier, plan.NewlyAdmitted, plan.NeverFits,
-			plan.Unsafe, plan.Evicted, plan.NotEvicted)
+			plan.Unsafe, plan.Evicted, plan.NotEvicted, plan.Restarted)
 		isSame := gocmp.Equal(was, now, cmpopts.EquateEmpty())
 		if isSame && len(kinds) > 0 {
 			problems = append(problems, fmt.Sprintf("the plan has %v for %s, and nothing changes for it", kinds, key))
@@ -135,6 +138,69 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 		}
 	}
 	return problems
+}
+
+// kept compares with what really happens what a plan promises that knows neither when pods get ready nor when AdmissionChecks pass: which quota Workloads
+// are evicted at the time of the change, and which can never start. A plan that expects both at once cannot separate what follows from the change from what
+// follows from them, so that it may promise more evictions. One that expects them later is exact.
+func kept(w *simulator.ChangedWorld) []string {
+	var problems []string
+	later := simulator.Durations{Estimates: []simulator.Estimate{{Ready: 3 * time.Minute}}, Checks: 5 * time.Minute}
+	for _, d := range []*simulator.Durations{{}, &later} {
+		change, err := plan.Apply(w.Before, w.Manifests, plan.Pruned)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		p, err := plan.New(change, d, horizon)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		problems = append(problems, broken(w, p, d.Checks == 0)...)
+	}
+	return problems
+}
+
+// broken returns the promises of a plan that are not kept. If isEager is true, it may promise more evictions.
+func broken(w *simulator.ChangedWorld, p *plan.Plan, isEager bool) (problems []string) { //nolint:revive // a property of the plan
+	evicted, stuck := map[admission.StageKey]bool{}, map[admission.StageKey]bool{}
+	for i := range p.Consequences {
+		c := &p.Consequences[i]
+		key := simulator.NameOf(admission.StageKey{Namespace: c.Namespace, Name: c.Workload}, cmp.Or(c.JobSet, c.Job), c.Stage.Stage, c.Growth)
+		if slices.Contains([]plan.Kind{plan.Evicted, plan.EvictionMoved, plan.Restarted}, c.Kind) {
+			evicted[key] = evicted[key] || c.After.Equal(p.TakenAt)
+		}
+		stuck[key] = stuck[key] || c.Kind == plan.NeverFits || c.Kind == plan.Unsafe
+	}
+	without, with := simulator.HistoriesOf(w.Without), simulator.HistoriesOf(w.With)
+	for key, now := range with {
+		was := without[key]
+		if timesOut(&was) || timesOut(&now) {
+			continue // nothing is promised about pods that are not ready in time
+		}
+		isEvicted := slices.ContainsFunc(now.Evictions, func(e simulator.Eviction) bool { return e.At.Equal(p.TakenAt) })
+		if isEvicted && !evicted[key] || !isEvicted && evicted[key] && !isEager {
+			problems = append(problems, fmt.Sprintf("%s is evicted at once: %t, and the plan says %t", key, isEvicted, evicted[key]))
+		}
+		// Whether a stage that opens later can ever start may depend on what its JobSet holds by then.
+		if isEvicted && isStuck(&now) && !isStuck(&was) && !stuck[key] {
+			problems = append(problems, fmt.Sprintf("%s is evicted and can never start again: %s, and the plan does not say so", key, now.Reason))
+		}
+		if stuck[key] && now.End != simulator.Waits {
+			problems = append(problems, fmt.Sprintf("%s is said never to start, and is %s", key, now.End))
+		}
+	}
+	return problems
+}
+
+func timesOut(h *simulator.History) bool {
+	return slices.ContainsFunc(h.Evictions, func(e simulator.Eviction) bool { return e.Reason == kueue.WorkloadEvictedByPodsReadyTimeout })
+}
+
+func isStuck(h *simulator.History) bool {
+	return h.End == simulator.Waits && slices.Contains([]string{
+		kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, kueue.WorkloadQuotaReservedReasonNoMatchingFlavor, kueue.WorkloadQuotaReservedReasonMisconfigured,
+		apis.DeadlockedReason,
+	}, h.Reason)
 }
 
 // writeFiles compares the files of a recorded change with the world, or writes them: the snapshot, and the manifests of the objects.
@@ -187,24 +253,109 @@ func TestPlansComeTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := simulator.RandomConfiguration(t)
 		text, _ := simulator.RandomLimits(t)
-		text = simulator.ReserveQuota(t, config, text)
+		text = randomClasses(t, simulator.ReserveQuota(t, config, text))
 		at := rapid.IntRange(600, 4000).Draw(t, "at")
 		text += randomSuspension(t, text, at) + fmt.Sprintf("run until=%ds\n", at)
 		for range rapid.IntRange(1, 3).Draw(t, "changes") {
 			text += randomChange(t, text)
 		}
+		text += rapid.SampledFrom([]string{"", "", "", "remove queue x\n", "remove localqueue y2\n"}).Draw(t, "removal")
+		d, text := randomDurations(t, text)
 		script, err := scenario.Parse(text)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		w, err := simulator.RunChanged(script, config, horizon)
+		w, err := simulator.RunChanged(script, config, d, horizon)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		if problems := planned(w); len(problems) > 0 {
-			t.Fatalf("%s\n%s", strings.Join(problems, "\n"), text)
+		if problems := append(planned(w, d), kept(w)...); len(problems) > 0 {
+			t.Fatalf("%s\n%v\n%s", strings.Join(problems, "\n"), d, text)
 		}
 	})
+}
+
+// randomDurations draws how long the pods of jobs take until they are ready, and how long AdmissionChecks take, and lets pods take a second to terminate. All
+// takes at least that second: what takes no time happens before the manager, which takes none either, has answered a change, and after it in a plan.
+func randomDurations(t *rapid.T, text string) (d *simulator.Durations, slower string) {
+	d = &simulator.Durations{Checks: time.Second, Termination: time.Second}
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if words[0] != "submit" {
+			lines.WriteString(line)
+			continue
+		}
+		lines.WriteString(strings.TrimSuffix(line, "\n") + " stop-after=1s\n")
+		if rapid.Bool().Draw(t, "is ready later") {
+			ready := time.Duration(rapid.IntRange(1, 2000).Draw(t, "ready after")) * time.Second
+			d.Estimates = append(d.Estimates, simulator.Estimate{Name: words[1], Ready: ready})
+		}
+	}
+	d.Estimates = append(d.Estimates, simulator.Estimate{Ready: time.Second})
+	if rapid.Bool().Draw(t, "checks take time") {
+		d.Checks = time.Duration(rapid.IntRange(1, 1000).Draw(t, "checks after")) * time.Second
+	}
+	return d, lines.String()
+}
+
+// TestPlanOfPodsThatAreNotReady cuts the quota of a JobSet whose launcher waits for its pods: the workers are not admitted before the cut, but never again.
+func TestPlanOfPodsThatAreNotReady(t *testing.T) {
+	script, err := scenario.Parse("# The launcher pulls its image.\nqueue ml gpu=12\nsubmit staged queue=ml stages=launcher(gpu=2)=Ready=>trainer(4*gpu=1) max-time=2h stop-after=1s\n" +
+		"run until=5m\nchange queue ml gpu=5\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := configuration(t, t.TempDir())
+	w, err := simulator.RunChanged(script, config, &simulator.Durations{Estimates: []simulator.Estimate{{Ready: 20 * time.Minute}}, Termination: time.Second}, horizon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := plan.Apply(w.Before, w.Manifests, plan.Pruned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(change, &simulator.Durations{}, horizon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range p.Consequences {
+		c := &p.Consequences[i]
+		got = append(got, fmt.Sprintf("%s %s", c.Kind, c.Stage.Stage))
+	}
+	if diff := gocmp.Diff([]string{"Evicted launcher", "NeverFits launcher", "Delayed trainer"}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	for _, problem := range kept(w) {
+		t.Error(problem)
+	}
+}
+
+// randomClasses lets some jobs have their priority from a WorkloadPriorityClass.
+func randomClasses(t *rapid.T, text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		if priority := priorityOf(line); priority != "" && rapid.Bool().Draw(t, "has a class") {
+			lines[i] = strings.Replace(line, " priority="+priority, " class=c"+priority, 1)
+		}
+	}
+	classes := "priorityclass c0 value=0\npriorityclass c1 value=1\npriorityclass c2 value=2\n"
+	return strings.Join(slices.Insert(lines, 1, classes), "")
+}
+
+// priorityOf returns the priority in a line that submits a job, or "".
+func priorityOf(line string) string {
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] != "submit" {
+		return ""
+	}
+	for _, word := range words {
+		if value, is := strings.CutPrefix(word, "priority="); is {
+			return value
+		}
+	}
+	return ""
 }
 
 // randomSuspension draws a line that suspends a JobSet before the change, or none.
@@ -238,6 +389,8 @@ func randomChange(t *rapid.T, text string) string {
 		"change queue " + queue + " policy=Reserve", "change queue " + queue + " cohort=other",
 		"change queue " + queue + " policy=Greedy", "change queue " + queue + " stop=None", "change queue " + queue + " when-can-preempt=MayStopSearch",
 		"change queue " + queue + " when-can-borrow=TryNextFlavor", fmt.Sprintf("change queue %s d:cpu=%d", queue, rapid.IntRange(0, 8).Draw(t, "new d")),
+		fmt.Sprintf("change priorityclass c%d value=%d", rapid.IntRange(0, 2).Draw(t, "class"), rapid.IntRange(0, 9).Draw(t, "value")),
+		fmt.Sprintf("submit new%d queue=%s stages=p(gpu=1)=Ready=>q(%d*gpu=1) max-time=20m", strings.Count(text, "\n"), queue, rapid.IntRange(1, 4).Draw(t, "workers")),
 		fmt.Sprintf("submit new%d queue=%s stages=train(%d*gpu=1) max-time=20m", strings.Count(text, "\n"), queue, rapid.IntRange(1, 4).Draw(t, "pods")),
 	}
 	if strings.Contains(text, "cohort lab") {

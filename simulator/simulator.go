@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
-	"github.com/tranche-dev/tranche/simulator/internal/idle"
 	"github.com/tranche-dev/tranche/simulator/internal/initial"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/manager"
@@ -81,8 +80,6 @@ type simulation struct {
 	isStuck bool
 	// interrupt returns an error when the run has to end early. It may be nil.
 	interrupt func() error
-	// idle has the JobSets that are not reconciled, until it is known that they need not be. It may be nil.
-	idle *idle.JobSets
 	// decisions counts the decisions of the engine.
 	decisions int
 }

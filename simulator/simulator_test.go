@@ -28,10 +28,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// unmet returns the first line below the comment "# expect:" that the timeline does not have after the lines before it, or "". Three
-// dots in it stand for anything.
-func unmet(s *scenario.Scenario, timeline string) string {
-	lines := strings.Split(timeline, "\n")
+// expected returns the lines below the comments "# expect:".
+func expected(s *scenario.Scenario) []string {
+	var all []string
 	expecting := false
 	for i := range s.Lines {
 		comment := s.Lines[i].Comment
@@ -39,10 +38,17 @@ func unmet(s *scenario.Scenario, timeline string) string {
 			expecting = comment == "# expect:"
 			continue
 		}
-		want, isComment := strings.CutPrefix(comment, "# ")
-		if !expecting || !isComment {
-			continue
+		if want, isComment := strings.CutPrefix(comment, "# "); expecting && isComment {
+			all = append(all, want)
 		}
+	}
+	return all
+}
+
+// unmet returns the first expected line that the timeline does not have after the lines before it, or "". Three dots in it stand for anything.
+func unmet(all []string, timeline string) string {
+	lines := strings.Split(timeline, "\n")
+	for _, want := range all {
 		at := slices.IndexFunc(lines, func(line string) bool { return matches(line, want) })
 		if at < 0 {
 			return want
@@ -133,7 +139,11 @@ func testScenario(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 	}
-	if missing := unmet(s, first); missing != "" {
+	want := expected(s)
+	if len(want) == 0 {
+		t.Error("no lines below the comment \"# expect:\" state the point of the scenario")
+	}
+	if missing := unmet(want, first); missing != "" {
 		t.Errorf("the run should tell, after the lines before it, of %q, and is:\n%s", missing, first)
 	}
 	if diff := scenario.Diff(s.Golden, first); diff != "" {

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -22,7 +23,6 @@ import (
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
 	"github.com/tranche-dev/tranche/simulator/internal/limit"
-	"github.com/tranche-dev/tranche/simulator/internal/repeats"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -44,13 +44,10 @@ type Running struct {
 	Workload      admission.StageKey
 	JobSet, Stage string
 	ClusterQueue  string
-	Usage         map[FlavorResource]resource.Quantity
+	Usage         map[quota.FlavorResource]resource.Quantity
 	// End is when it ends at the latest if it has a limit, or about then if there is an estimate. It is zero if nothing is known.
 	End time.Time
 }
-
-// A FlavorResource is a resource of a flavor.
-type FlavorResource = cluster.FlavorResource
 
 // A Laboratory tries changes on copies of the queues around one pending quota Workload of a snapshot.
 type Laboratory struct {
@@ -62,9 +59,6 @@ type Laboratory struct {
 	unchanged TrialResult
 	// ahead are the requests of the quota Workload and of those before it in its ClusterQueue.
 	ahead corev1.ResourceList
-	// keeps is how many equal pending quota Workloads smaller copies of the queues have, and smaller are these copies, the smallest first.
-	keeps   []int
-	smaller []*repeats.Reduced
 }
 
 // A TrialResult is what becomes of the quota Workload when some changes happen at the time of the snapshot, and nothing else: no other pod gets ready
@@ -79,14 +73,8 @@ type TrialResult struct {
 
 // NewLaboratory returns one for a quota Workload.
 func NewLaboratory(s *snapshot.Snapshot, d *Durations, workload admission.StageKey) *Laboratory {
-	return &Laboratory{part: influencing(s, []admission.StageKey{workload}), durations: d, target: workload, keeps: keeps()}
+	return &Laboratory{part: Around(s, workload), durations: d, target: workload}
 }
-
-// keeps returns how many equal pending quota Workloads trials keep at first, and then.
-func keeps() []int { return []int{1, 16} }
-
-// Size returns the number of quota Workloads that each trial has to read.
-func (l *Laboratory) Size() int { return len(l.part.Workloads) }
 
 // ClusterQueue returns the ClusterQueue in which the quota Workload waits, or nil.
 func (l *Laboratory) ClusterQueue() *kueue.ClusterQueue {
@@ -136,10 +124,9 @@ func (l *Laboratory) Running() []Running {
 		if !isAdmitted(w) || !cluster.IsEvictable(w) || !w.DeletionTimestamp.IsZero() || jobsetstate.GrowthNumber(w) > 0 {
 			continue
 		}
-		queue := string(w.Status.Admission.ClusterQueue)
 		all = append(all, Running{
-			Workload: cluster.KeyOf(w), JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel], ClusterQueue: queue,
-			Usage: cluster.Usage(w, queue), End: l.durations.EndOf(w, l.part.TakenAt),
+			Workload: cluster.KeyOf(w), JobSet: w.Labels[apis.JobSetLabel], Stage: w.Labels[apis.StageLabel],
+			ClusterQueue: string(w.Status.Admission.ClusterQueue), Usage: cluster.Usage(w), End: l.durations.EndOf(w, l.part.TakenAt),
 		})
 	}
 	return all
@@ -162,41 +149,10 @@ func (l *Laboratory) Try(changes ...Change) (TrialResult, error) {
 	if len(changes) == 0 {
 		return l.unchanged, nil
 	}
-	queues := l.queuesOf(changes)
-	for _, smaller := range l.smaller {
-		smaller = smaller.Restore(queues)
-		result, err := l.tryIn(smaller, changes)
-		if err != nil || smaller.IsEnough() {
-			return result, err
-		}
-	}
-	return l.tryIn(&repeats.Reduced{Snapshot: l.settled}, changes)
-}
-
-// queuesOf returns the ClusterQueues that get quota by changes. Those that wait there take it first, so that a trial reads all of them.
-func (l *Laboratory) queuesOf(changes []Change) []string {
-	var queues []string
-	for i := range changes {
-		if c := &changes[i]; c.Succeeds.Name == "" {
-			queues = append(queues, c.Limit.Name)
-		}
-	}
-	for _, w := range l.part.Workloads {
-		succeeds := slices.ContainsFunc(changes, func(c Change) bool { return c.Succeeds == cluster.KeyOf(w) })
-		if succeeds && w.Status.Admission != nil {
-			queues = append(queues, string(w.Status.Admission.ClusterQueue))
-		}
-	}
-	return queues
-}
-
-// tryIn lets changes happen in a copy of the settled queues that may be smaller.
-func (l *Laboratory) tryIn(r *repeats.Reduced, changes []Change) (TrialResult, error) {
-	t, err := l.trial(with(r.Snapshot, changes))
+	t, err := l.trial(with(l.settled, changes))
 	if err != nil {
 		return TrialResult{}, err
 	}
-	r.Watch(t.Manager)
 	// Only objects that change have to be reconciled.
 	clear(t.JobSetQueue.Changed)
 	clear(t.WorkloadQueue.Changed)
@@ -213,15 +169,8 @@ func (l *Laboratory) settle() (*snapshot.Snapshot, error) {
 	if l.unchanged, err = l.run(t, nil); err != nil {
 		return nil, err
 	}
-	settled := settledOf(l.part, t)
-	l.adopt(settled, t)
-	return settled, nil
-}
-
-// adopt takes from a simulation of the settled objects what trials need to know.
-func (l *Laboratory) adopt(settled *snapshot.Snapshot, t *forecast) {
 	l.setAhead(t)
-	l.smaller = repeats.Reduce(settled, t.Engine, l.target, l.keeps)
+	return settledOf(l.part, t), nil
 }
 
 // settledOf returns the objects of a simulation of a part of a snapshot.

@@ -8,9 +8,13 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/simulator/unblock"
 )
@@ -120,6 +124,11 @@ func TestUnblock(t *testing.T) {
 			"queue ml gpu=4\nsubmit a queue=ml pods=gpu:4\nsubmit b queue=ml pods=gpu:2 at=1m\nsubmit c queue=ml pods=gpu:1 at=1m\nsubmit x queue=ml pods=gpu:2 at=2m\n",
 			[]string{"ClusterQueue ml nominalQuota default 4->9"},
 		},
+		"many that come first": {
+			"cohort lab\nqueue ml gpu=8 cohort=lab\nqueue other gpu=8 cohort=lab\n" + small(4) + "submit a queue=ml pods=gpu:4\nsubmit b queue=other pods=gpu:8\n" +
+				jobs("w", "gpu:2 at=1m", 50) + "submit x queue=ml pods=gpu:2 at=2m\n",
+			[]string{"ClusterQueue ml nominalQuota default 8->110"},
+		},
 		"quota that is being released": {
 			"queue ml gpu=2\nsubmit a queue=ml pods=gpu:2 stop-after=10m\nsubmit x queue=ml pods=gpu:2 at=1m\ndelete a at=2m\n",
 			[]string{"nothing has to change: quota that is free or being released is enough"},
@@ -133,61 +142,69 @@ func TestUnblock(t *testing.T) {
 	}
 }
 
-// A large laboratory counts as one of so many quota Workloads that the search may make few trials.
-type large struct{ *simulator.Laboratory }
-
-func (large) Size() int { return 1_000_000 }
-
-// TestFewTrials: the search says that it was cut off, and a limit is raised for all that are ahead at once.
-func TestFewTrials(t *testing.T) {
-	ahead := ""
-	for i := range 50 {
-		ahead += fmt.Sprintf("submit w%d queue=ml pods=gpu:2 at=1m\n", i)
-	}
-	p, err := simulator.Pause("# story\ncohort lab\nqueue ml gpu=8 cohort=lab\nqueue other gpu=8 cohort=lab\n"+small(4)+
-		"submit a queue=ml pods=gpu:4\nsubmit b queue=other pods=gpu:8\n"+ahead+"submit x queue=ml pods=gpu:2 at=2m\n", 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := unblock.Find(large{simulator.NewLaboratory(p.Taken, &simulator.Durations{}, admission.StageKey{Namespace: "default", Name: "x"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := []string{a.Why}
-	for i := range a.Sets {
-		got = append(got, setLine(&a.Sets[i]))
-	}
-	want := []string{"the search was stopped after 5 trials: there may be other sets, also cheaper ones", "ClusterQueue ml nominalQuota default 8->110"}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+// A stepped laboratory has one limit that several flavor alternatives exceed by different amounts. It admits from an amount on.
+type stepped struct {
+	limit   simulator.Limit
+	missing []string
+	enough  int64
 }
 
-// TestNoTrialsLeft: the search says that it was cut off when its trials are used up.
-func TestNoTrialsLeft(t *testing.T) {
-	ahead := ""
-	for i := range 50 {
-		ahead += fmt.Sprintf("submit w%d queue=ml pods=gpu:1 at=1m\n", i)
+func (w stepped) Try(changes ...simulator.Change) (r simulator.TrialResult, err error) {
+	r.IsAdmitted = len(changes) == 1 && changes[0].To.Value() >= w.enough
+	r.Explanation.Check = "QuotaFits"
+	for _, missing := range w.missing {
+		r.Explanation.Alternatives = append(r.Explanation.Alternatives, visibility.Alternative{Shortages: []visibility.Shortage{{
+			Flavor: w.limit.Flavor, Resource: w.limit.Resource, Missing: resource.MustParse(missing),
+			Constraint: visibility.Constraint{Kind: w.limit.Kind, Name: w.limit.Name, Limit: w.limit.Field},
+		}}})
 	}
-	p, err := simulator.Pause("# story\nqueue ml gpu=1\nsubmit a queue=ml pods=gpu:1\n"+ahead+"submit x queue=ml pods=gpu:1 at=2m\n", 5*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := unblock.Find(large{simulator.NewLaboratory(p.Taken, &simulator.Durations{}, admission.StageKey{Namespace: "default", Name: "x"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "no set of at most 4 completions or raised limits was found that lets it in: the search was stopped after 6 trials, so there may be one"
-	if len(a.Sets) > 0 || a.Why != want {
-		t.Errorf("%d sets: %s, want none: %s", len(a.Sets), a.Why, want)
+	return r, nil
+}
+func (stepped) Running() []simulator.Running { return nil }
+func (stepped) Value(simulator.Limit) (resource.Quantity, bool) {
+	return resource.MustParse("20"), true
+}
+func (stepped) ClusterQueue() *kueue.ClusterQueue                  { return nil }
+func (stepped) Ahead(corev1.ResourceName) (none resource.Quantity) { return none }
+
+// Of the sets that raise the same limit, only the one that raises it least is an answer. The search says if it was cut off, whether or not it has found a set.
+func TestRaisesOfALimit(t *testing.T) {
+	const cut = "the search was stopped after 40 trials"
+	many := []string{"1k", "11k", "13k", "17k", "19k", "23k"}
+	for name, c := range map[string]struct {
+		missing []string
+		enough  int64
+		want    []string
+	}{
+		"one set":      {[]string{"10", "25"}, 30, []string{"", "ClusterQueue ml nominalQuota a100 20->30"}},
+		"a cut search": {many, 70_020, []string{cut + ": there may be other sets, also cheaper ones", "ClusterQueue ml nominalQuota a100 20->70020"}},
+		"no set":       {many, 1e15, []string{"no set of at most 4 completions or raised limits was found that lets it in: " + cut + ", so there may be one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limit := simulator.Limit{Kind: visibility.ClusterQueue, Name: "ml", Flavor: "a100", Resource: "gpu", Field: visibility.NominalQuota}
+			a, err := unblock.Find(stepped{limit, c.missing, c.enough})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []string{a.Why}
+			for i := range a.Sets {
+				got = append(got, setLine(&a.Sets[i]))
+			}
+			if diff := gocmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
 	}
 }
 
 // small submits jobs of one GPU each.
-func small(count int) string {
+func small(count int) string { return jobs("s", "gpu:1", count) }
+
+// jobs submits jobs of one kind.
+func jobs(name, kind string, count int) string {
 	text := ""
 	for i := range count {
-		text += fmt.Sprintf("submit s%d queue=ml pods=gpu:1\n", i)
+		text += fmt.Sprintf("submit %s%d queue=ml pods=%s\n", name, i, kind)
 	}
 	return text
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
@@ -133,7 +134,8 @@ var words = sets.New(
 	"true", "false", "default", "kube-system", "kube-public", "kube-node-lease", apis.SystemNamespace,
 	// policies, modes and effects in annotations
 	"Safe", "Reserve", "Greedy", "Off", "Gang", "ReplicatedGang", "None", "Kube", "Coscheduling", "Volcano", "Koordinator", "KAI", "Strict", "NonStrict",
-	apis.HoldUnqueued, apis.HoldAdopted, "Equal", "Exists", "Lt", "Gt", "NoSchedule", "PreferNoSchedule", "NoExecute", "Always", "IfReady",
+	apis.EngineTranche, apis.EngineKueue, string(kueue.Hold), string(kueue.HoldAndDrain),
+	apis.HoldUnqueued, apis.HoldQueued, apis.HoldAdopted, "Equal", "Exists", "Lt", "Gt", "NoSchedule", "PreferNoSchedule", "NoExecute", "Always", "IfReady",
 	// names of pod sets that are not those of ReplicatedJobs, and kinds of gangs
 	"main", apis.ReservedPodSet, "all", "kueue", "core", "coscheduling", "koordinator", "lightweight", "group-name",
 	// schedulers
@@ -239,13 +241,21 @@ func (w *walker) value(key, value string) string {
 	switch key {
 	case apis.JobUIDLabel, apis.PlanUIDLabel, apis.ExtraLabel, jobset.JobSetUIDKey, "batch.kubernetes.io/controller-uid", "controller-uid",
 		apis.DevicesAnnotation, apis.StartedAnnotation, apis.IdleSinceAnnotation, apis.StageAdmissionAnnotation,
-		apis.CoStartAnnotation, apis.ReserveAfterAnnotation, apis.MinimumRuntimeAnnotation, apis.PreemptionNoticeAnnotation, apis.CheckpointedAtAnnotation:
-		// UIDs, times, and names of resources.
+		apis.CoStartAnnotation, apis.ReserveAfterAnnotation, apis.MinimumRuntimeAnnotation, apis.PreemptionNoticeAnnotation, apis.CheckpointedAtAnnotation,
+		apis.KoordinatorPrefix + "waiting-time", apis.PriorityBoostAnnotation, apis.GangGroupAnnotation:
+		// UIDs, times, numbers with a sign or a suffix, and names of resources.
 		return value
 	case apis.TimelineAnnotation, apis.FinishedStagesAnnotation:
 		return w.stagesJSON(value)
 	case apis.AdmissionAdditionsAnnotation:
 		return w.additionsJSON(value)
+	case apis.StartupRulesAnnotation:
+		rules := strings.Split(value, ";")
+		for i := range rules {
+			targets, status, _ := strings.Cut(rules[i], "=")
+			rules[i] = w.joined(targets, ",") + "=" + status
+		}
+		return strings.Join(rules, ";")
 	case apis.StageLabel:
 		return w.joined(value, ".")
 	case apis.FlavorNodeLabelsAnnotation:

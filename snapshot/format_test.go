@@ -16,12 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/yaml"
 
@@ -355,80 +353,6 @@ func TestPseudonyms(t *testing.T) {
 	}
 }
 
-// The time and the preemptor of a notice decide: only the names behind them are replaced.
-func TestPseudonymsKeepNotices(t *testing.T) {
-	const decides = "The pods end at 2026-01-02T15:04:05Z, to accommodate a workload (UID: 5a1f-77,"
-	for message, want := range map[string]string{
-		decides + " JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /secret; preemptee path: /secret": decides,
-		"secret " + decides: "",
-	} {
-		w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns-a"}}
-		w.Status.Conditions = []metav1.Condition{{Type: apis.PreemptionPendingCondition, Status: metav1.ConditionTrue, Message: message}}
-		s := &snapshot.Snapshot{Workloads: []*kueue.Workload{w}}
-		got := read(t, write(t, s, snapshot.NewAnonymizer())).Workloads[0].Status.Conditions[0].Message
-		if want != "" && got != want || strings.Contains(got, "secret") {
-			t.Errorf("message %q, want %q", got, want)
-		}
-	}
-}
-
-// Compound values keep their form, so that the engine and the controllers read the same from them.
-func TestPseudonymsInAnnotations(t *testing.T) {
-	a := snapshot.NewAnonymizer()
-	n := a.Name
-	cases := map[string]struct{ key, value, want string }{
-		"gates":           {"kueue.x-k8s.io/admission-gated-by", "tranche.dev/stage,mine", "tranche.dev/stage," + n("mine")},
-		"flavors":         {"tranche.dev/flavors", "train/nvidia.com/gpu=h100,train/cpu=small", n("train") + "/nvidia.com/gpu=" + n("h100") + "," + n("train") + "/cpu=" + n("small")},
-		"succeeded Jobs":  {"tranche.dev/succeeded-jobs", "ps=0-3;worker=1,4", n("ps") + "=0-3;" + n("worker") + "=1,4"},
-		"claim templates": {"tranche.dev/claim-templates", "gpus=uid-1", n("gpus") + "=uid-1"},
-		"gang":            {"tranche.dev/pod-group", "koordinator.ring", "koordinator." + n("ring")},
-		"admission":       {"tranche.dev/admission", "uid.1/workers", "uid.1/" + n("workers")},
-		"groups":          {"gang.scheduling.koordinator.sh/groups", `["ns/a","ns/b"]`, `["` + n("ns") + "/" + n("a") + `","` + n("ns") + "/" + n("b") + `"]`},
-		"stage":           {"tranche.dev/stage", "ps.worker", n("ps") + "." + n("worker")},
-		"finished stages": {"tranche.dev/finished-stages", `{"attempt":1,"stages":["ps"]}`, `{"attempt":1,"stages":["` + n("ps") + `"]}`},
-		"a policy":        {"tranche.dev/stage-admission", "Reserve", "Reserve"},
-		"a number":        {"kueue.x-k8s.io/pod-group-total-count", "16", "16"},
-		"a name":          {"kueue.x-k8s.io/pod-group-name", "ring", n("ring")},
-		"the owner's UID": {"kueue.x-k8s.io/job-uid", "uid-1", "uid-1"},
-		"a truth":         {"tranche.dev/hold", "true", "true"},
-		"a duration":      {"tranche.dev/co-start-reserve-for", "1h30m", "1h30m"},
-		"a minimum":       {"tranche.dev/minimum-runtime", "30m", "30m"},
-		"a notice":        {"tranche.dev/preemption-notice", "2m", "2m"},
-		"a checkpoint":    {"tranche.dev/checkpointed-at", "2026-01-01T00:00:00+01:00", "2026-01-01T00:00:00+01:00"},
-		"a time":          {"tranche.dev/started", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"},
-		"the JobSet":      {"tranche.dev/jobset", "fine-tune", n("fine-tune")},
-		"node labels":     {"tranche.dev/flavor-node-labels", "example.com/pool,kubernetes.io/arch", n("example.com/pool") + ",kubernetes.io/arch"},
-		"additions": {
-			"tranche.dev/admission-additions", `{"labels":["example.com/pool"],"tolerations":[{"effect":"NoSchedule","key":"example.com/pool","operator":"Exists"}]}`,
-			`{"labels":["` + n("example.com/pool") + `"],"tolerations":[{"effect":"NoSchedule","key":"` + n("example.com/pool") + `","operator":"Exists"}]}`,
-		},
-		"a timeline": {
-			"tranche.dev/timeline", `{"stages":[{"held":{"nvidia.com/gpu":8},"name":"ps.worker"}]}`,
-			`{"stages":[{"held":{"nvidia.com/gpu":8},"name":"` + n("ps") + "." + n("worker") + `"}]}`,
-		},
-		"a gang scheduler": {"tranche.dev/gang-provider", "Volcano", "Volcano"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			s := &snapshot.Snapshot{Pods: []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Annotations: map[string]string{c.key: c.value}}}}}
-			if got := read(t, write(t, s, a)).Pods[0].Annotations[c.key]; got != c.want {
-				t.Errorf("%s: %q became %q, want %q", c.key, c.value, got, c.want)
-			}
-		})
-	}
-}
-
-// TestDurationsOfQueuesAreKept: pseudonyms change no annotation that is a duration.
-func TestDurationsOfQueuesAreKept(t *testing.T) {
-	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "q", UID: "q", Annotations: map[string]string{
-		apis.CoStartAnnotation: "1m", apis.ReserveAfterAnnotation: "15m", apis.MinimumRuntimeAnnotation: "2h",
-	}}}
-	got := read(t, write(t, &snapshot.Snapshot{ClusterQueues: []*kueue.ClusterQueue{q}}, snapshot.NewAnonymizer())).ClusterQueues[0]
-	if diff := cmp.Diff(q.Annotations, got.Annotations); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
 // Each field of the configuration is kept, unless it is known not to decide anything.
 func TestConfigurationThatDecidesIsKept(t *testing.T) {
 	text, err := os.ReadFile("../apis/config/v1alpha1/testdata/full.yaml")
@@ -470,30 +394,6 @@ func TestSnapshotWithoutReservations(t *testing.T) {
 		if got := read(t, files).Configuration.Reservation.After; got != want {
 			t.Errorf("%q is read as %q, want %q", recorded, got, want)
 		}
-	}
-}
-
-// The names of Jobs stay composed of those of their JobSets.
-func TestPseudonymsOfComposedNames(t *testing.T) {
-	a := snapshot.NewAnonymizer()
-	labels := map[string]string{
-		"jobset.sigs.k8s.io/jobset-name": "fine-tune", "jobset.sigs.k8s.io/replicatedjob-name": "worker", "jobset.sigs.k8s.io/job-index": "2",
-		"batch.kubernetes.io/job-name": "fine-tune-worker-2",
-	}
-	s := &snapshot.Snapshot{
-		Jobs: []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fine-tune-worker-2", Labels: labels}}},
-		Pods: []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "fine-tune-worker-2-abc", Labels: labels, OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "fine-tune-worker-2"}},
-		}}},
-		DeviceClasses: []*resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}},
-	}
-	got := read(t, write(t, s, a))
-	want := a.Name("fine-tune") + "-" + a.Name("worker") + "-2"
-	if got.Jobs[0].Name != want || got.Pods[0].OwnerReferences[0].Name != want || got.Pods[0].Labels["batch.kubernetes.io/job-name"] != want {
-		t.Errorf("Job %s, pod of %s with label %s, want %s", got.Jobs[0].Name, got.Pods[0].OwnerReferences[0].Name, got.Pods[0].Labels["batch.kubernetes.io/job-name"], want)
-	}
-	if name := got.DeviceClasses[0].Name; name != "gpu.example.com" {
-		t.Errorf("DeviceClass %s, must keep its name", name)
 	}
 }
 

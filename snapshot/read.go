@@ -13,9 +13,6 @@ import (
 	"path"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
-	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
@@ -197,27 +194,10 @@ func (r *reading) visit(file string, content io.Reader) error {
 	return nil
 }
 
-// decodeConfiguration reads the configuration in a snapshot. It has all settings that decide, so that one which is missing was not known to the version of
-// Tranche that took the snapshot: without reservation.after, no quota was reserved for stages that had waited for long.
-func decodeConfiguration(text []byte) (*configapi.Configuration, error) {
-	config, err := configapi.Decode(text)
-	if err != nil {
-		return nil, err
-	}
-	var recorded configapi.Configuration
-	if err := yaml.Unmarshal(text, &recorded); err != nil {
-		return nil, err
-	}
-	if recorded.Reservation.After == "" {
-		config.Reservation.After = apis.Never
-	}
-	return config, nil
-}
-
 func (r *reading) configure(content io.Reader) error {
 	text, err := io.ReadAll(content)
 	if err == nil {
-		r.snapshot.Configuration, err = decodeConfiguration(text)
+		r.snapshot.Configuration, err = configapi.Decode(text)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", configFile, err)

@@ -206,7 +206,8 @@ func ReduceConfiguration(o *configapi.Configuration) *configapi.Configuration {
 	return &configapi.Configuration{
 		TypeMeta:       metav1.TypeMeta{APIVersion: configapi.APIVersion, Kind: configapi.Kind},
 		StageAdmission: o.StageAdmission, CoStart: o.CoStart, Reservation: o.Reservation, LookAhead: o.LookAhead, Preemption: o.Preemption,
-		Gang: o.Gang, PodGroups: o.PodGroups, WaitForPodsReady: o.WaitForPodsReady,
+		MaxPodPriority: o.MaxPodPriority,
+		Gang:           o.Gang, PodGroups: o.PodGroups, WaitForPodsReady: o.WaitForPodsReady,
 		FairSharing: o.FairSharing, AdmissionFairSharing: o.AdmissionFairSharing, Resources: o.Resources,
 		ObjectRetentionPolicies: o.ObjectRetentionPolicies, FeatureGates: o.FeatureGates,
 		ManagedNamespaceSelector: o.ManagedNamespaceSelector, ManageJobSetsWithoutQueueName: o.ManageJobSetsWithoutQueueName,

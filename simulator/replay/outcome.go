@@ -92,10 +92,8 @@ func (r *run) record(w *kueue.Workload) {
 		result.Finished = r.Time()
 	}
 	held := map[corev1.ResourceName]float64{}
-	if w.Status.Admission != nil {
-		for fr, amount := range cluster.Usage(w, string(w.Status.Admission.ClusterQueue)) {
-			held[fr.Resource] += amount.AsApproximateFloat64()
-		}
+	for fr, amount := range cluster.Usage(w) {
+		held[fr.Resource] += amount.AsApproximateFloat64()
 	}
 	switch before := r.holdings[key]; {
 	case len(held) == 0:
@@ -170,7 +168,7 @@ func (r *run) outcome() *Outcome {
 	}
 	for name := range r.ClusterQueues {
 		if view, exists := r.Engine.ClusterQueue(name); exists && view.Active.Status != metav1.ConditionTrue {
-			o.Inactive[name] = view.Active.Message
+			o.Inactive[name] = view.Active.Sentence(name)
 		}
 	}
 	return o

@@ -64,6 +64,7 @@ func settings(c *Config) []Option {
 		{Key: "fair-sharing", set: into(&c.FairSharing, truth)},
 		{Key: "keep-place-after-eviction", set: into(&c.KeepPlaceAfterEviction, truth)},
 		{Key: "look-ahead.max-ahead", set: then(count, func(n int32) { c.LookAhead.MaxAhead = int(n) })},
+		{Key: "look-ahead.stalled-after", set: into(&c.LookAhead.StalledAfter, duration)},
 		{Key: "look-ahead.stages", set: then(lookAhead, func(v string) { c.LookAhead.IsEnabled = v == "1" })},
 		{Key: "preemption.least-work", set: into(&c.LeastWork, truth)},
 		{Key: "preemption.minimum-runtime", set: into(&c.MinimumRuntime, duration)},

@@ -32,6 +32,7 @@ func TestSettings(t *testing.T) {
 		"fair-sharing":                         {"true", "1"},
 		"keep-place-after-eviction":            {"true", "no"},
 		"look-ahead.max-ahead":                 {"2", "-1"},
+		"look-ahead.stalled-after":             {"20m", "soon"},
 		"look-ahead.stages":                    {"1", "2"},
 		"preemption-strategies":                {"LessThanInitialShare", ""},
 		"preemption.least-work":                {"true", "little"},
@@ -70,7 +71,7 @@ func TestSettings(t *testing.T) {
 			AdmissionFairSharing: &admission.UsagePolicy{UsageHalfLifeTime: time.Hour, UsageSamplingInterval: 10 * time.Minute},
 			BlockAdmission:       true, Charges: charge.Rules{ExcludedPrefixes: []string{"a.com", "b.com"}, Transformations: map[corev1.ResourceName]charge.Transformation{}},
 			CoStart: admission.CoStart{ReserveFor: 10 * time.Minute}, Accelerators: []corev1.ResourceName{"gpu", "example.com/npu"},
-			Reservation: admission.Reservation{IsEnabled: true, After: 20 * time.Minute}, LookAhead: admission.LookAhead{IsEnabled: true, MaxAhead: 2}, MinimumRuntime: 30 * time.Minute, PreemptionNotice: 2 * time.Minute, LeastWork: true,
+			Reservation: admission.Reservation{IsEnabled: true, After: 20 * time.Minute}, LookAhead: admission.LookAhead{IsEnabled: true, MaxAhead: 2, StalledAfter: 20 * time.Minute}, MinimumRuntime: 30 * time.Minute, PreemptionNotice: 2 * time.Minute, LeastWork: true,
 			Devices: device.Mapping{"a": "b/c", "d": "e/f"}, KeepPlaceAfterEviction: true,
 		},
 		WaitForPodsReady: configapi.WaitForPodsReady{

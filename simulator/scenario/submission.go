@@ -341,10 +341,14 @@ func rule(text string) (jobsetapi.StartupPolicyRule, error) {
 func keys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (s *Submission) podSpec() corev1.PodSpec {
-	return corev1.PodSpec{
+	spec := corev1.PodSpec{
 		NodeSelector: s.selector, Tolerations: s.tolerations, Affinity: s.affinity, RuntimeClassName: s.runtimeClass,
 		Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: s.limits}}},
 	}
+	if s.MaxSeconds != nil { // otherwise no decision depends on it
+		spec.TerminationGracePeriodSeconds = new(int64(math.Ceil(s.StopAfter.Seconds())))
+	}
+	return spec
 }
 
 // Resized returns the submission with another number of pods in a ReplicatedJob. It has the same stages.

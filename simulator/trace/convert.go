@@ -14,11 +14,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Conversion is how jobs of another system become JobSets.
 type Conversion struct {
+	// Namespace is that of all jobs.
+	Namespace string
 	// Queue is the LocalQueue of all jobs. If it is empty, each job goes to the one that has the name of its partition.
 	Queue string
 	// Processor is what a processor of the standard workload format becomes.
@@ -98,7 +99,7 @@ func (c *Conversion) swfJob(v []float64) (*Job, string) {
 		return nil, hasNoSize
 	}
 	job := &Job{
-		Submit: seconds(v[submit]), Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("job-%.0f", v[number]),
+		Submit: seconds(v[submit]), Namespace: c.Namespace, Name: fmt.Sprintf("job-%.0f", v[number]),
 		Queue: cmp.Or(c.Queue, fmt.Sprintf("queue-%.0f", max(0, v[queue]))), Stages: fmt.Sprintf("%s=%.0f", c.Processor, math.Ceil(processors)),
 	}
 	job.setTimes(seconds(v[run]), seconds(v[limit]))
@@ -218,7 +219,7 @@ func (c *Conversion) slurmJob(fields map[string]string) (job *Job, skipped strin
 		return nil, hasNoSize, nil
 	}
 	job = &Job{
-		Submit: submit.Sub(time.Unix(0, 0)), Namespace: metav1.NamespaceDefault, Name: "job-" + nameOf(fields["JobID"]),
+		Submit: submit.Sub(time.Unix(0, 0)), Namespace: c.Namespace, Name: "job-" + nameOf(fields["JobID"]),
 		Queue: cmp.Or(c.Queue, nameOf(fields["Partition"])), Stages: stages,
 	}
 	if job.Queue == "" {

@@ -69,9 +69,10 @@ func Columns() []string {
 // maxProblems is how many wrong lines an error names.
 const maxProblems = 10
 
-// Read reads a trace: comma-separated values with a line of column names. Lines that begin with # are comments. The error names the wrong lines.
-func Read(r io.Reader) ([]*replay.Arrival, error) {
-	jobs, err := readJobs(r)
+// Read reads a trace: comma-separated values with a line of column names. Lines that begin with # are comments. Jobs that name no namespace get this one.
+// The error names the wrong lines.
+func Read(r io.Reader, namespace string) ([]*replay.Arrival, error) {
+	jobs, err := readJobs(r, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (p *problems) err() error {
 }
 
 // readJobs reads the lines of a trace.
-func readJobs(r io.Reader) ([]*Job, error) {
+func readJobs(r io.Reader, namespace string) ([]*Job, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read the trace: %w", err)
@@ -142,7 +143,7 @@ func readJobs(r io.Reader) ([]*Job, error) {
 			return nil, err // it names the line
 		}
 		line, _ := rows.FieldPos(0)
-		job := &Job{Line: line, Namespace: metav1.NamespaceDefault, Name: "job-" + strconv.Itoa(line)}
+		job := &Job{Line: line, Namespace: namespace, Name: "job-" + strconv.Itoa(line)}
 		for i := range columns {
 			if c := &columns[i]; c.field != nil && at[c.name] < len(row) && at[c.name] >= 0 && row[at[c.name]] != "" {
 				*c.field(job) = row[at[c.name]]

@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/simulator/replay"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -78,7 +79,10 @@ type Shares struct {
 type Size struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to,omitempty"`
-	Jobs int   `json:"jobs"`
+	// Jobs is how many there are, of which some start and some finish.
+	Jobs     int `json:"jobs"`
+	Started  int `json:"started"`
+	Finished int `json:"finished"`
 	// Wait is until the first stage is admitted, of those that start, and WaitAll the wait of all stages together, of those that finish: the time from
 	// submission to end, without the time that the job takes alone.
 	Wait    Quantiles `json:"waitSeconds"`
@@ -274,7 +278,7 @@ func sizeClass(from, to int64, results []Result) Size {
 			slowdowns = append(slowdowns, max(1, took/alone))
 		}
 	}
-	return Size{From: from, To: to, Jobs: len(results), Wait: quantilesOf(waits), WaitAll: quantilesOf(all), Slowdown: quantilesOf(slowdowns)}
+	return Size{From: from, To: to, Jobs: len(results), Started: len(waits), Finished: len(all), Wait: quantilesOf(waits), WaitAll: quantilesOf(all), Slowdown: quantilesOf(slowdowns)}
 }
 
 // quantilesOf uses the nearest rank.
@@ -333,13 +337,9 @@ func largestResource(arrivals []*replay.Arrival) corev1.ResourceName {
 func quotaOf(s *snapshot.Snapshot, name corev1.ResourceName) float64 {
 	sum := resource.Quantity{}
 	add := func(groups []kueue.ResourceGroup) {
-		for i := range groups {
-			for j := range groups[i].Flavors {
-				for k := range groups[i].Flavors[j].Resources {
-					if q := &groups[i].Flavors[j].Resources[k]; q.Name == name {
-						sum.Add(q.NominalQuota)
-					}
-				}
+		for fr, q := range ledger.QuotasOf(groups) {
+			if fr.Resource == name {
+				sum.Add(q.NominalQuota)
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func TestBadTraces(t *testing.T) {
 		"submit,queue,stages,run,name\n0,q,gpu=1,1,a\n0,q,gpu=1,1,a\n": `line 3: column name: "a" is also the name in line 2`,
 		columns + strings.Repeat("0,q,gpu,1,\n", 30):                   "and 20 more wrong lines",
 	} {
-		if _, err := trace.Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := trace.Read(strings.NewReader(text), "default"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error is %v, want %q", text, err, want)
 		}
 	}
@@ -143,7 +143,7 @@ func TestFromSlurm(t *testing.T) {
 60,gpu,"2*cpu=32,memory=51200Mi,nvidia.com/gpu=8",3600,job-12-3,default,,7200,
 3600,batch,1*cpu=1,5,job-6,default,,,
 `
-	converted, err := trace.FromSlurm(strings.NewReader(text), &trace.Conversion{})
+	converted, err := trace.FromSlurm(strings.NewReader(text), &trace.Conversion{Namespace: "default"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestFromSlurm(t *testing.T) {
 		header: "no jobs that ran", header + "1|soon|5|cpu=1|b\n": `line 2: field Submit is "soon"`, header + "1|2026-11-02T09:00:00|5m|cpu=1|b\n": `field ElapsedRaw is "5m"`,
 		header + "1|2026-11-02T09:00:00|5|cpu=many|b\n": `"cpu=many" of "cpu=many": it must be a number`,
 	} {
-		if _, err := trace.FromSlurm(strings.NewReader(text), &trace.Conversion{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := trace.FromSlurm(strings.NewReader(text), &trace.Conversion{Namespace: "default"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error is %v, want %q", text, err, want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestFromSWF(t *testing.T) {
 0,all,nvidia.com/gpu=4,60,job-2,default,,,
 50,all,nvidia.com/gpu=8,3600,job-1,default,,7200,
 `
-	converted, err := trace.FromSWF(strings.NewReader(text), &trace.Conversion{Queue: "all", Processor: gpu})
+	converted, err := trace.FromSWF(strings.NewReader(text), &trace.Conversion{Namespace: "default", Queue: "all", Processor: gpu})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestFromSWF(t *testing.T) {
 		strings.Repeat("1e300 ", 18) + "\n":    `field 1 is "1e300"`,
 		strings.Repeat("1", 70_000) + " 2 3\n": "token too long",
 	} {
-		if _, err := trace.FromSWF(strings.NewReader(text), &trace.Conversion{Processor: gpu}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := trace.FromSWF(strings.NewReader(text), &trace.Conversion{Namespace: "default", Processor: gpu}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.50q: error is %v, want %q", text, err, want)
 		}
 	}
@@ -214,7 +214,7 @@ func expectTrace(t *testing.T, converted *trace.Converted, want string, skipped 
 
 func read(t *testing.T, text string) []*replay.Arrival {
 	t.Helper()
-	arrivals, err := trace.Read(strings.NewReader(text))
+	arrivals, err := trace.Read(strings.NewReader(text), "default")
 	if err != nil {
 		t.Fatal(err)
 	}

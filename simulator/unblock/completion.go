@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator"
 )
@@ -18,12 +19,10 @@ const (
 	maxKinds = 24
 	// maxFailures is how many sets of one size are tried without success.
 	maxFailures = 4
-	// fewTrials are not enough to try sets of each size.
-	fewTrials = maxTrials / 2
 )
 
 // missing is what one alternative lacks of each resource of each flavor.
-type missing map[simulator.FlavorResource]resource.Quantity
+type missing map[quota.FlavorResource]resource.Quantity
 
 // missingOf returns what the alternatives of an explanation lack.
 func missingOf(x *visibility.Explanation) []missing {
@@ -32,7 +31,7 @@ func missingOf(x *visibility.Explanation) []missing {
 		m := missing{}
 		for i := range a.Shortages {
 			s := &a.Shortages[i]
-			m[simulator.FlavorResource{Flavor: s.Flavor, Resource: s.Resource}] = s.Missing
+			m[quota.FlavorResource{Flavor: s.Flavor, Resource: s.Resource}] = s.Missing
 		}
 		all = append(all, m)
 	}
@@ -40,7 +39,7 @@ func missingOf(x *visibility.Explanation) []missing {
 }
 
 // part returns how much of what is missing a usage is, summed over all resources.
-func (m missing) part(usage map[simulator.FlavorResource]resource.Quantity) float64 {
+func (m missing) part(usage map[quota.FlavorResource]resource.Quantity) float64 {
 	sum := 0.0
 	for fr, lack := range m {
 		if held, holds := usage[fr]; holds && !lack.IsZero() {
@@ -69,9 +68,6 @@ func (m missing) isCoveredBy(running []simulator.Running) bool {
 func (s *searcher) searchCompletions(x *visibility.Explanation) error {
 	alternatives := missingOf(x)
 	running := candidates(s.Running(), alternatives)
-	if isWorthwhile, err := s.isWorthwhile(running); err != nil || !isWorthwhile {
-		return err
-	}
 	for size := 1; size <= min(MaxChanges, len(running)); size++ {
 		var sets []Set
 		combine(running, size, func(chosen []simulator.Running) {
@@ -102,20 +98,6 @@ func (s *searcher) searchCompletions(x *visibility.Explanation) error {
 		}
 	}
 	return nil
-}
-
-// isWorthwhile reports whether to search sets of quota Workloads that succeed. If there are few trials, it tries the largest set first: if others take
-// what that releases, smaller ones would use up the trials without success.
-func (s *searcher) isWorthwhile(running []simulator.Running) (bool, error) {
-	if s.trials >= fewTrials || len(running) <= 1 {
-		return true, nil
-	}
-	most := Set{Succeed: running[:min(MaxChanges, len(running))]}
-	o, err := s.try(most.Changes())
-	if err == nil && !o.IsAdmitted {
-		s.isCutOff = true
-	}
-	return o.IsAdmitted, err
 }
 
 // movedBy returns how much of what is missing some quota Workloads hold, for the alternative that needs least of them.

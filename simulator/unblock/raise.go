@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator"
 )
@@ -172,7 +173,7 @@ func (m missing) partOf(raised []Raise) float64 {
 	sum := 0.0
 	for i := range raised {
 		amount, limit := raised[i].Amount(), raised[i].Limit
-		lack, isMissing := m[simulator.FlavorResource{Flavor: limit.Flavor, Resource: limit.Resource}]
+		lack, isMissing := m[quota.FlavorResource{Flavor: limit.Flavor, Resource: limit.Resource}]
 		if !isMissing {
 			lack = amount
 		}

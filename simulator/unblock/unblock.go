@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/simulator"
 )
@@ -25,18 +26,17 @@ const (
 	maxSets = 3
 	// MaxChanges is how many changes a set has at most.
 	MaxChanges = 4
-	// maxTrials limits the time of a search, in trials, and maxWork in the quota Workloads that all trials read. There are at least minTrials.
-	maxTrials, minTrials, maxWork = 40, 6, 400_000
+	// maxTrials limits the time of a search, in trials.
+	maxTrials = 40
 )
 
 // A World tries changes. It is a simulator.Laboratory.
-type World interface { //nolint:interfacebloat // one laboratory, and a twin in tests
+type World interface {
 	Try(changes ...simulator.Change) (simulator.TrialResult, error)
 	Running() []simulator.Running
 	Value(limit simulator.Limit) (resource.Quantity, bool)
 	ClusterQueue() *kueue.ClusterQueue
 	Ahead(name corev1.ResourceName) resource.Quantity
-	Size() int
 }
 
 // A Set is a set of changes after which the quota Workload is admitted, and of which no part is enough.
@@ -62,11 +62,13 @@ type Answer struct {
 	Sets []Set
 	// Why says what is true instead of, or besides, the sets. It is empty if nothing is to be said.
 	Why string
+	// Missing is what the quota Workload lacks now, in some alternative.
+	Missing map[quota.FlavorResource]struct{}
 }
 
 // Find returns what would let the pending quota Workload of a world in.
 func Find(w World) (*Answer, error) {
-	s := &searcher{World: w, known: map[string]simulator.TrialResult{}, trials: min(maxTrials, max(minTrials, maxWork/max(1, w.Size())))}
+	s := &searcher{World: w, known: map[string]simulator.TrialResult{}, trials: maxTrials}
 	now, err := s.try(nil)
 	if err != nil {
 		return nil, err
@@ -77,7 +79,12 @@ func Find(w World) (*Answer, error) {
 	if why := hopeless(&now.Explanation); why != "" {
 		return &Answer{Why: why}, nil
 	}
-	answer := &Answer{}
+	answer := &Answer{Missing: map[quota.FlavorResource]struct{}{}}
+	for _, m := range missingOf(&now.Explanation) {
+		for fr := range m {
+			answer.Missing[fr] = struct{}{}
+		}
+	}
 	if isBeyondLimits(&now.Explanation) {
 		answer.Why = "no completion lets it in: it asks for more than these queues can ever have; ask for less, or raise the limits"
 	} else if err := s.searchCompletions(&now.Explanation); err != nil {
@@ -211,10 +218,20 @@ func (s *searcher) add(set Set) (added bool, err error) {
 		return false, err
 	}
 	set.Evicts = o.Evicts
-	if !slices.ContainsFunc(s.sets, func(known Set) bool { return nameOf(known.Changes()) == nameOf(changes) }) {
-		s.sets = append(s.sets, set)
+	if !slices.ContainsFunc(s.sets, set.includes) {
+		s.sets = append(slices.DeleteFunc(s.sets, func(known Set) bool { return known.includes(set) }), set)
 	}
 	return true, nil
+}
+
+// includes reports whether a set has all that another one has: it raises the same limits, as far or further.
+func (set *Set) includes(other Set) bool {
+	if len(set.Succeed) > 0 || len(other.Succeed) > 0 {
+		return nameOf(set.Changes()) == nameOf(other.Changes())
+	}
+	return !slices.ContainsFunc(other.Raise, func(o Raise) bool {
+		return !slices.ContainsFunc(set.Raise, func(r Raise) bool { return r.Limit == o.Limit && r.To.Cmp(o.To) >= 0 })
+	})
 }
 
 // cheapest returns the first sets in the order of their costs.

@@ -1,4 +1,4 @@
-// Package collect reads the objects of a snapshot from a cluster, with the rights of a user.
+// Package collect reads the objects of a snapshot from a cluster, with the rights of a user: once for Collect and Read, or as they change for a Follower.
 //
 // Objects are read page by page and handed on at once. All pages of a kind show the same version of the cluster, unless the API server has
 // discarded that version meanwhile: then the kind is read again from its beginning. The versions of two kinds differ by the time between
@@ -54,8 +54,8 @@ type Config struct {
 	ConfigMap types.NamespacedName
 	// NameConfigMap is what a user does to name another ConfigMap. It defaults to that of verbs with the flag --config-map.
 	NameConfigMap string
-	// AllPods is true if all pods of JobSets that may run are read, with their nodes. The status of Jobs counts them, so that answers about quota do
-	// not depend on them.
+	// AllPods is true if all pods of JobSets and queued Jobs that may run are read, with their nodes. The status of Jobs counts them, so that answers about
+	// quota do not depend on them.
 	AllPods bool
 	// PageSize is how many objects are read at once. It defaults to 500.
 	PageSize int64
@@ -80,7 +80,7 @@ type Sink interface {
 // read. An error means that the snapshot is not complete.
 func Collect(ctx context.Context, config *Config, version string, sink Sink) (*snapshot.Snapshot, error) {
 	c := &collector{
-		Config: config, sink: sink, running: map[types.UID]bool{},
+		Config: config, sink: sink, isRunning: map[types.UID]bool{},
 		about: &snapshot.Snapshot{TakenAt: time.Now().UTC().Truncate(time.Second), Version: version, OnlyNamespaces: slices.Sorted(slices.Values(config.Namespaces))},
 	}
 	if err := c.readConfiguration(ctx); err != nil {
@@ -108,8 +108,8 @@ type collector struct {
 	*Config
 	sink  Sink
 	about *snapshot.Snapshot
-	// running has the UIDs of the Jobs whose status counts all their pods.
-	running map[types.UID]bool
+	// isRunning has the UIDs of all Jobs that were read. The status of those that run counts all their pods.
+	isRunning map[types.UID]bool
 }
 
 func (c *collector) readConfiguration(ctx context.Context) error {
@@ -122,7 +122,7 @@ func (c *collector) readConfiguration(ctx context.Context) error {
 		gap.IsAbsent, gap.Reason = true, place+" does not exist"
 		gap.Cure = cmp.Or(c.NameConfigMap, "name the ConfigMap of the manager with --config-map") + "; until then the defaults count"
 	case apierrors.IsForbidden(err):
-		gap.Reason, gap.Cure = reasonOf(err), cure("get", "configmaps", c.ConfigMap.Namespace)
+		gap.Reason, gap.Cure = ReasonOf(err), cure("get", "configmaps", c.ConfigMap.Namespace, ReaderRole)
 	case err != nil:
 		return fmt.Errorf("read %s: %w", place, err)
 	default:
@@ -178,7 +178,7 @@ func (c *collector) readNamed(ctx context.Context, kind *snapshot.Kind, count *p
 		var object corev1.Namespace
 		switch err := c.Reader.Get(ctx, types.NamespacedName{Name: name}, &object); {
 		case apierrors.IsForbidden(err):
-			c.lacks(snapshot.Gap{Resource: kind.FullResource(), Reason: reasonOf(err), Cure: cure("get", kind.FullResource(), "")})
+			c.lacks(snapshot.Gap{Resource: kind.FullResource(), Reason: ReasonOf(err), Cure: cure("get", kind.FullResource(), "", ReaderRole)})
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("namespace %q does not exist: correct --namespace", name)
 		case err != nil:
@@ -196,30 +196,44 @@ func (c *collector) readNamed(ctx context.Context, kind *snapshot.Kind, count *p
 // readIn reads the objects in a namespace, or all if it is empty. Missing rights become a Gap.
 func (c *collector) readIn(ctx context.Context, kind *snapshot.Kind, namespace string, count *progress) error {
 	var err error
-	for _, options := range selections(kind) {
+	for _, options := range c.selections(kind) {
 		if err = c.readPages(ctx, kind, append(options, client.InNamespace(namespace)), count); err != nil {
 			break
 		}
 	}
-	var in []string
-	if namespace != "" {
-		in = []string{namespace}
+	if gap := gapOf(err, kind, namespace, "list", ReaderRole); gap != nil {
+		c.lacks(*gap)
+		return nil
 	}
+	return err
+}
+
+// gapOf returns what is missing if a kind cannot be read because of the rights of the user, or is not served. It returns nil for other errors, and for none.
+func gapOf(err error, kind *snapshot.Kind, namespace, verb, role string) *snapshot.Gap {
+	gap := &snapshot.Gap{Resource: kind.FullResource(), Namespaces: in(namespace)}
 	switch {
 	case isUnserved(err):
-		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: "the API server does not serve " + kind.GVK.GroupVersion().String(), IsAbsent: true})
+		gap.Reason, gap.IsAbsent = "the API server does not serve "+kind.GVK.GroupVersion().String(), true
 	case apierrors.IsForbidden(err):
-		c.lacks(snapshot.Gap{Resource: kind.FullResource(), Namespaces: in, Reason: reasonOf(err), Cure: cure("list", kind.FullResource(), namespace)})
+		gap.Reason, gap.Cure = ReasonOf(err), cure(verb, kind.FullResource(), namespace, role)
 	default:
-		return err
+		return nil
 	}
-	return nil
+	return gap
+}
+
+// in returns the namespaces of a Gap.
+func in(namespace string) []string {
+	if namespace == "" {
+		return nil
+	}
+	return []string{namespace}
 }
 
 func (c *collector) readPages(ctx context.Context, kind *snapshot.Kind, options []client.ListOption, count *progress) error {
 	for token := ""; ; {
 		// Decoding into the list of another page would keep fields of its objects.
-		list, err := c.newList(kind)
+		list, err := newList(c.Scheme, kind)
 		if err != nil {
 			return err
 		}
@@ -249,8 +263,8 @@ func (c *collector) readPages(ctx context.Context, kind *snapshot.Kind, options 
 	}
 }
 
-func (c *collector) newList(kind *snapshot.Kind) (client.ObjectList, error) {
-	object, err := c.Scheme.New(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+func newList(scheme *runtime.Scheme, kind *snapshot.Kind) (client.ObjectList, error) {
+	object, err := scheme.New(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 	if err != nil {
 		return nil, err
 	}
@@ -261,8 +275,9 @@ func (c *collector) newList(kind *snapshot.Kind) (client.ObjectList, error) {
 	return list, nil
 }
 
-// selections returns the options of the lists that have the objects of a kind: Jobs of JobSets and queued Jobs, pods of gangs, and pods of JobSets that may run.
-func selections(kind *snapshot.Kind) [][]client.ListOption {
+// selections returns the options of the lists that have the objects of a kind: Jobs of JobSets and queued Jobs, pods of gangs, and pods of JobSets that may
+// run. With AllPods these are pods of all Jobs.
+func (c *collector) selections(kind *snapshot.Kind) [][]client.ListOption {
 	switch kind.GVK {
 	case batchv1.SchemeGroupVersion.WithKind("Job"):
 		isNoChild, _ := labels.NewRequirement(jobset.JobSetNameKey, selection.DoesNotExist, nil) // constants are valid
@@ -275,11 +290,15 @@ func selections(kind *snapshot.Kind) [][]client.ListOption {
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 		)
 		isNoMember, _ := labels.NewRequirement(apis.PodGroupMemberLabel, selection.NotEquals, []string{apis.PodGroupMemberValue}) // constants are valid
-		isOfJobSet, _ := labels.NewRequirement(jobset.JobSetUIDKey, selection.Exists, nil)
-		ofJobSets := labels.NewSelector().Add(*isOfJobSet, *isNoMember)
+		key := jobset.JobSetUIDKey
+		if c.AllPods {
+			key = batchv1.ControllerUidLabel
+		}
+		isOfJob, _ := labels.NewRequirement(key, selection.Exists, nil)
+		ofJobs := labels.NewSelector().Add(*isOfJob, *isNoMember)
 		return [][]client.ListOption{
 			{client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}},
-			{client.MatchingLabelsSelector{Selector: ofJobSets}, client.MatchingFieldsSelector{Selector: mayRun}},
+			{client.MatchingLabelsSelector{Selector: ofJobs}, client.MatchingFieldsSelector{Selector: mayRun}},
 		}
 	default:
 		return [][]client.ListOption{nil}
@@ -290,15 +309,19 @@ func selections(kind *snapshot.Kind) [][]client.ListOption {
 func (c *collector) counts(object snapshot.Object) bool {
 	switch object := object.(type) {
 	case *batchv1.Job:
-		if object.DeletionTimestamp == nil && (object.Spec.Suspend == nil || !*object.Spec.Suspend) {
-			c.running[object.UID] = true
-		}
+		c.isRunning[object.UID] = object.DeletionTimestamp == nil && (object.Spec.Suspend == nil || !*object.Spec.Suspend)
 	case *corev1.Pod:
 		if object.Labels[apis.PodGroupMemberLabel] == apis.PodGroupMemberValue {
 			return true
 		}
-		owner := metav1.GetControllerOf(object)
-		return c.AllPods || object.DeletionTimestamp != nil || owner == nil || !c.running[owner.UID]
+		var job types.UID
+		if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+			job = owner.UID
+		}
+		isRunning, isKnown := c.isRunning[job]
+		// Jobs that are in no queue were not read. Those of a JobSet may have been deleted before their pods.
+		isQueued := isKnown || object.Labels[jobset.JobSetUIDKey] != ""
+		return isQueued && (c.AllPods || object.DeletionTimestamp != nil || !isRunning)
 	}
 	return true
 }
@@ -309,8 +332,8 @@ func isUnserved(err error) bool {
 	return isUndiscovered || meta.IsNoMatchError(err) || apierrors.IsNotFound(err)
 }
 
-// reasonOf returns the message of the API server about a missing right, without the resource, which the Gap names.
-func reasonOf(err error) string {
+// ReasonOf returns the message of the API server about a missing right, without the resource, which the Gap names.
+func ReasonOf(err error) string {
 	text := err.Error()
 	if status, isStatus := errors.AsType[*apierrors.StatusError](err); isStatus {
 		text = status.ErrStatus.Message
@@ -322,11 +345,11 @@ func reasonOf(err error) string {
 }
 
 // cure returns what to do about a missing right.
-func cure(verb, resource, namespace string) string {
+func cure(verb, resource, namespace, role string) string {
 	if namespace != "" {
-		return fmt.Sprintf("ask for the right to %s %s in namespace %s, for example by a RoleBinding to the ClusterRole %s", verb, resource, namespace, ReaderRole)
+		return fmt.Sprintf("ask for the right to %s %s in namespace %s, for example by a RoleBinding to the ClusterRole %s", verb, resource, namespace, role)
 	}
-	return fmt.Sprintf("ask for the right to %s %s, for example by a ClusterRoleBinding to the ClusterRole %s", verb, resource, ReaderRole)
+	return fmt.Sprintf("ask for the right to %s %s, for example by a ClusterRoleBinding to the ClusterRole %s", verb, resource, role)
 }
 
 // A progress counts the objects of one kind.

@@ -99,7 +99,7 @@ func phaseOf(w *kueue.Workload) phase {
 
 // isSuspended reports whether its user has suspended the JobSet or the Job of a quota Workload.
 func isSuspended(w *kueue.Workload) bool {
-	return slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate)
+	return quotaworkload.HasGate(w, apis.SuspendedGate)
 }
 
 // New returns a Recorder that records the changes of quota Workloads from now on.
@@ -211,7 +211,7 @@ func (r *Recorder) evictionOf(w *kueue.Workload, before phase) Eviction {
 // heldBy returns the quota that a quota Workload holds, added up over its flavors.
 func heldBy(w *kueue.Workload) corev1.ResourceList {
 	held := corev1.ResourceList{}
-	for fr, amount := range cluster.Usage(w, string(w.Status.Admission.ClusterQueue)) {
+	for fr, amount := range cluster.Usage(w) {
 		sum := held[fr.Resource]
 		sum.Add(amount)
 		held[fr.Resource] = sum

@@ -45,11 +45,11 @@ func answerChecksOf(cl *cluster.Cluster, w *kueue.Workload, after time.Duration)
 		return
 	}
 	key := cluster.KeyOf(w)
-	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
-	cl.Events.Add(max(cl.Now, reserved.LastTransitionTime.Sub(cl.Beginning())+after), func() {
+	reserved := reservedAt(w)
+	cl.Events.Add(max(cl.Now, reserved.Sub(cl.Beginning())+after), func() {
 		now := cl.Workloads[key]
-		if now == nil || now.UID != w.UID || !awaitsCheck(now) || cluster.IsFinished(now) {
-			return
+		if now == nil || now.UID != w.UID || !awaitsCheck(now) || cluster.IsFinished(now) || !reservedAt(now).Equal(reserved) {
+			return // a later reservation has an event of its own
 		}
 		ready := now.DeepCopy()
 		for i := range ready.Status.AdmissionChecks {
@@ -59,4 +59,8 @@ func answerChecksOf(cl *cluster.Cluster, w *kueue.Workload, after time.Duration)
 		}
 		cl.PutWorkload(ready)
 	})
+}
+
+func reservedAt(w *kueue.Workload) time.Time {
+	return apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 }

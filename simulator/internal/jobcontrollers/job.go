@@ -45,9 +45,12 @@ func (jc *JobController) stopPods(job *batchv1.Job, p *cluster.PodSet) {
 	}
 }
 
-// runPods starts and stops pods until the Job has as many as it asks for.
+// runPods starts and stops pods until the Job has as many as it asks for. Pods that terminate count as well, unless the Job replaces them early.
 func (jc *JobController) runPods(job *batchv1.Job, p *cluster.PodSet) {
 	want, now := wantedPods(job, p), p.Count(cluster.IsAny)
+	if !childjob.ReplacesEarly(job) {
+		want = max(min(want, now), want-p.Terminating)
+	}
 	switch {
 	case now < want:
 		jc.StartPods(p, want-now, jc.behaviorOf(job, p, want-now, jc.Now))

@@ -9,7 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -53,17 +55,7 @@ func (l *Limit) in(s *snapshot.Snapshot) *kueue.ResourceQuota {
 			groups = c.Spec.ResourceGroups
 		}
 	}
-	for i := range groups {
-		for j := range groups[i].Flavors {
-			f := &groups[i].Flavors[j]
-			for k := range f.Resources {
-				if f.Name == l.Flavor && f.Resources[k].Name == l.Resource {
-					return &f.Resources[k]
-				}
-			}
-		}
-	}
-	return nil
+	return ledger.QuotaOf(groups, quota.FlavorResource{Flavor: l.Flavor, Resource: l.Resource})
 }
 
 // Set returns a snapshot with another value of a limit. It shares all other objects with the original.

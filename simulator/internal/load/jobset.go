@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 	"github.com/tranche-dev/tranche/snapshot"
@@ -26,6 +27,7 @@ import (
 
 // addJobSet adds a JobSet, unless the manager would refuse or not manage it. A JobSet that is being deleted leaves its Jobs and quota Workloads.
 func (l *loader) addJobSet(js *jobsetapi.JobSet) {
+	js, _ = stageplan.Restored(js)
 	key := types.NamespacedName{Namespace: js.Namespace, Name: js.Name}
 	if isDeleted(js) {
 		l.needOwner(key)
@@ -232,7 +234,8 @@ func (l *loader) priorityOf(job metav1.Object, podClasses []podClass) (priority 
 	} else {
 		class, problem := l.podPriorityClass(podClasses)
 		if class != nil {
-			return jobsetstate.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(class.Name)}, ""
+			value, ref := workloadstatus.PodPriority(class.Name, class.Value, *l.config.MaxPodPriority)
+			return jobsetstate.Priority{Value: value, Class: ref}, ""
 		}
 		why = problem
 	}

@@ -49,14 +49,14 @@ func (m *Manager) reconcile(key types.NamespacedName, cache *cluster.Cache) {
 // wrote ends the reconciliation of an owner of quota Workloads: err is that of its writes, and requeueAfter when it is due again, if positive.
 func (m *Manager) wrote(key types.NamespacedName, err error, requeueAfter time.Duration) {
 	switch {
-	case errors.Is(err, errCut):
+	case errors.Is(err, ErrCut):
 		m.Restart()
 		// The new manager may decide before it reconciles this owner again.
 		for _, decision := range m.Decide() {
 			m.Write(decision)
 		}
 		return
-	case errors.Is(err, errConflict):
+	case errors.Is(err, ErrConflict):
 		m.Touch(key.Namespace, key.Name)
 		return
 	case err != nil:

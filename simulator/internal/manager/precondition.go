@@ -6,14 +6,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
-// errConflict is the answer of the API server to a write whose precondition is not met. It ends the Step, and the JobSet is reconciled again.
-var errConflict = errors.New("the object has changed since it was read")
+// ErrConflict is the answer of the API server to a write whose precondition is not met. It ends the Step, and the JobSet is reconciled again.
+var ErrConflict = errors.New("the object has changed since it was read")
 
 // A precondition is what a write requires of the current version of an object. A write to an object that has disappeared does nothing.
 type precondition int
@@ -35,7 +34,7 @@ func (p precondition) conflict(read, now metav1.Object) error {
 		p == sameSpec && (now.GetDeletionTimestamp() == nil) != (read.GetDeletionTimestamp() == nil),
 		p == sameSpec && !equality.Semantic.DeepEqual(specOf(read), specOf(now)),
 		p == sameVersion && now.GetResourceVersion() != read.GetResourceVersion():
-		return errConflict
+		return ErrConflict
 	}
 	return nil
 }
@@ -63,11 +62,6 @@ func on[T any, O interface {
 		return err
 	}
 	return change(now)
-}
-
-// onWorkload changes the current version of a quota Workload.
-func (w *stepWriter) onWorkload(read *kueue.Workload, need precondition, change func(now *kueue.Workload) error) error {
-	return on(read, w.Workloads[cluster.KeyOf(read)], need, change)
 }
 
 // onJob changes the current version of a Job.

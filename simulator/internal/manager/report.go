@@ -10,7 +10,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -40,35 +42,32 @@ func (m *Manager) HeldLines(queue string) []string {
 		}
 		view, _ := m.Engine.ClusterQueue(name)
 		borrowed := borrowedIn(&view)
-		for _, g := range m.ClusterQueues[name].Spec.ResourceGroups {
-			for i := range g.Flavors {
-				for k := range g.Flavors[i].Resources {
-					fr := cluster.FlavorResource{Flavor: g.Flavors[i].Name, Resource: g.Flavors[i].Resources[k].Name}
-					lines = append(lines, m.heldLine(name, fr, g.Flavors[i].Resources[k].NominalQuota, borrowed[fr]))
-				}
-			}
+		for fr, of := range ledger.QuotasOf(m.ClusterQueues[name].Spec.ResourceGroups) {
+			lines = append(lines, m.heldLine(name, fr, of.NominalQuota, borrowed[fr]))
 		}
 	}
 	return lines
 }
 
-func borrowedIn(view *admission.ClusterQueueView) map[cluster.FlavorResource]resource.Quantity {
-	borrowed := map[cluster.FlavorResource]resource.Quantity{}
+func borrowedIn(view *admission.ClusterQueueView) map[quota.FlavorResource]resource.Quantity {
+	borrowed := map[quota.FlavorResource]resource.Quantity{}
 	for _, f := range view.FlavorsHeld {
 		for i := range f.Resources {
-			borrowed[cluster.FlavorResource{Flavor: f.Name, Resource: f.Resources[i].Name}] = f.Resources[i].Borrowed
+			borrowed[quota.FlavorResource{Flavor: f.Name, Resource: f.Resources[i].Name}] = f.Resources[i].Borrowed
 		}
 	}
 	return borrowed
 }
 
 // heldLine returns a line such as held ml gpu 8/9: a/ps 2, a/train 6.
-func (m *Manager) heldLine(queue string, fr cluster.FlavorResource, quota, borrowed resource.Quantity) string {
+func (m *Manager) heldLine(queue string, fr quota.FlavorResource, nominal, borrowed resource.Quantity) string {
 	var total resource.Quantity
 	var parts []string
 	for _, w := range m.Workloads {
-		amount := cluster.Usage(w, queue)[fr]
-		if !amount.IsZero() {
+		if a := w.Status.Admission; a == nil || string(a.ClusterQueue) != queue {
+			continue
+		}
+		if amount := cluster.Usage(w)[fr]; !amount.IsZero() {
 			total.Add(amount)
 			parts = append(parts, fmt.Sprintf("%s %s", cluster.SubjectOf(w), amount.String()))
 		}
@@ -78,7 +77,7 @@ func (m *Manager) heldLine(queue string, fr cluster.FlavorResource, quota, borro
 	if fr.Flavor != scenario.DefaultFlavor {
 		what = string(fr.Flavor) + " " + what
 	}
-	line := fmt.Sprintf("held %s %s %s/%s", queue, what, total.String(), quota.String())
+	line := fmt.Sprintf("held %s %s %s/%s", queue, what, total.String(), nominal.String())
 	if !borrowed.IsZero() {
 		line += ", " + borrowed.String() + " borrowed"
 	}

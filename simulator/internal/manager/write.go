@@ -7,24 +7,21 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
-// errCut ends a Step of a manager that dies in the middle of it.
-var errCut = errors.New("the manager dies")
+// ErrCut ends a Step of a manager that dies in the middle of it.
+var ErrCut = errors.New("the manager dies")
 
 // A stepWriter writes one Step to the objects. Each write has the preconditions of the same write in controllers/jobset (precondition.go).
 type stepWriter struct {
@@ -34,26 +31,23 @@ type stepWriter struct {
 
 func (w *stepWriter) writer() *stages.Writer {
 	return &stages.Writer{
-		CreateWorkloads: w.createWorkloads, EvictWorkloads: w.evictWorkloads, ChangeWorkloads: w.changeWorkloads,
-		Pause: w.pause, Start: w.start,
+		Quota: w.WriteQuota, MarkJobs: w.markJobs, Pause: w.pause, Start: w.start,
 		ReleaseJobs: w.releaseJobs, ResizeJobs: w.resizeJobs, HoldJobs: w.holdJobs, SkipJobs: w.skipJobs,
 		ConcludeJobs: w.concludeJobs, RecreateJobs: w.recreateJobs, RestoreJobs: w.restoreJobs,
-		RecordTimes: w.recordTimes, Progress: w.progress, Reclaim: w.reclaim, ReleaseQuota: w.releaseQuota,
-		Reopen: w.reopen, RemoveFinalizers: w.removeFinalizers, DeleteWorkloads: w.deleteWorkloads,
-		Report: w.report, CreateGrowths: w.createGrowths,
+		RecordTimes: w.recordTimes, ReleaseQuota: w.releaseQuota, Report: w.report,
 	}
 }
 
-// each writes objects one by one. It stops at the first error, and where the manager is to die.
-func each[T any](w *stepWriter, all []T, write func(T) error) error {
-	return untilDeath(w, all, func(one T) error { return w.attempt(func() error { return write(one) }) })
+// Each writes objects one by one. It stops at the first error, and where the manager is to die.
+func Each[T any](m *Manager, all []T, write func(T) error) error {
+	return untilDeath(m, all, func(one T) error { return m.attempt(func() error { return write(one) }) })
 }
 
-// untilDeath calls a function for objects one by one, like each.
-func untilDeath[T any](w *stepWriter, all []T, do func(T) error) error {
+// untilDeath calls a function for objects one by one, like Each.
+func untilDeath[T any](m *Manager, all []T, do func(T) error) error {
 	for _, one := range all {
-		if w.dies() {
-			return errCut
+		if m.dies() {
+			return ErrCut
 		}
 		if err := do(one); err != nil {
 			return err
@@ -69,15 +63,15 @@ func (m *Manager) attempt(write func() error) error {
 	}
 	m.FailsAfter = -1
 	if m.LosesAnswer {
-		return errors.Join(write(), errConflict)
+		return errors.Join(write(), ErrConflict)
 	}
-	return errConflict
+	return ErrConflict
 }
 
 // eachJob writes Jobs one by one. If one cannot be written, the others still are.
 func eachJob(w *stepWriter, jobs []*batchv1.Job, write func(*batchv1.Job) error) error {
 	var failed error
-	err := untilDeath(w, jobs, func(job *batchv1.Job) error {
+	err := untilDeath(w.Manager, jobs, func(job *batchv1.Job) error {
 		failed = errors.Join(failed, w.attempt(func() error { return write(job) }))
 		return nil
 	})
@@ -94,67 +88,9 @@ func (m *Manager) dies() bool {
 	return false
 }
 
-func (w *stepWriter) createWorkloads(step *stages.Step) error {
-	all := slices.Clone(step.CreateWorkloads)
-	slices.Reverse(all)
-	return each(w, all, w.create)
-}
-
-// create writes a quota Workload for the first time, unless its name is taken.
-func (w *stepWriter) create(workload *kueue.Workload) error {
-	if w.Workloads[cluster.KeyOf(workload)] != nil {
-		return nil
-	}
-	for _, setting := range w.UserJobs[w.snapshot.Key].Settings {
-		if w.Concerns(setting.Target, workload) {
-			// The fields were validated when the scenario was read.
-			_ = setting.Fields.Apply(workload)
-		}
-	}
-	w.PutWorkload(workload)
-	return nil
-}
-
-func (w *stepWriter) evictWorkloads(step *stages.Step) error {
-	return each(w, step.EvictWorkloads, func(e stages.EvictWorkload) error {
-		return w.onWorkload(e.Workload, sameVersion, func(now *kueue.Workload) error {
-			status := workloadstatus.Evicted(now, e.Eviction, w.Time())
-			w.Log("evict %s with %s", cluster.SubjectOf(now), cluster.SubjectOf(e.Cause))
-			w.PutWorkload(workloadstatus.Merge(now, &status))
-			return nil
-		})
-	})
-}
-
-func (w *stepWriter) changeWorkloads(step *stages.Step) error {
-	return each(w, step.ChangeWorkloads, func(c stages.ChangeWorkload) error { return w.changeWorkload(c.Before, c.After) })
-}
-
-// changeWorkload writes the changes of a quota Workload. Its pod sets must not have changed otherwise.
-func (w *stepWriter) changeWorkload(before, after *kueue.Workload) error {
-	need := sameUID
-	if !equality.Semantic.DeepEqual(before.Spec.PodSets, after.Spec.PodSets) {
-		need = sameVersion
-	}
-	return w.onWorkload(before, need, func(now *kueue.Workload) error {
-		if jobsetstate.GrowthNumber(after) > 0 && cluster.Counts(before.Spec.PodSets) != cluster.Counts(after.Spec.PodSets) {
-			w.Log("ask %s pods=%s", cluster.SubjectOf(after), cluster.Counts(after.Spec.PodSets))
-		}
-		patched, err := patched(before, after, now)
-		if err != nil {
-			return err
-		}
-		if !equality.Semantic.DeepEqual(now.Spec, patched.Spec) {
-			patched.Generation++
-		}
-		w.PutWorkload(patched)
-		return nil
-	})
-}
-
 // pause and start write the JobSet, like the functions after them that have one object to write.
 func (w *stepWriter) pause(*stages.Step) error {
-	return each(w, []bool{true}, func(suspend bool) error {
+	return Each(w.Manager, []bool{true}, func(suspend bool) error {
 		js := w.snapshot.JobSet.DeepCopy()
 		js.Spec.Suspend = &suspend
 		delete(js.Annotations, apis.StartedAnnotation)
@@ -163,7 +99,7 @@ func (w *stepWriter) pause(*stages.Step) error {
 }
 
 func (w *stepWriter) start(*stages.Step) error {
-	return each(w, []bool{false}, func(suspend bool) error {
+	return Each(w.Manager, []bool{false}, func(suspend bool) error {
 		js := w.snapshot.JobSet.DeepCopy()
 		js.Spec.Suspend = &suspend
 		metav1.SetMetaDataAnnotation(&js.ObjectMeta, apis.StartedAnnotation, "true")
@@ -231,13 +167,17 @@ func (w *stepWriter) recreateJobs(step *stages.Step) error {
 	})
 }
 
+func (w *stepWriter) markJobs(step *stages.Step) error {
+	return Each(w.Manager, step.MarkJobs, func(job *batchv1.Job) error { return w.patchJob(job, jobsetstate.Guarded(w.snapshot, job), sameUID) })
+}
+
 func (w *stepWriter) restoreJobs(step *stages.Step) error {
 	return eachJob(w, step.RestoreJobs, func(job *batchv1.Job) error { return w.patchJob(job, childjob.Restored(job), sameUID) })
 }
 
 // recordTimes writes into the latest version of the JobSet, which the manager reads if the API server rejects the write into another.
 func (w *stepWriter) recordTimes(step *stages.Step) error {
-	return each(w, []*stages.Step{step}, func(step *stages.Step) error {
+	return Each(w.Manager, []*stages.Step{step}, func(step *stages.Step) error {
 		now := w.JobSets[w.snapshot.Key]
 		if now == nil || now.UID != w.snapshot.JobSet.UID {
 			return nil
@@ -250,93 +190,9 @@ func (w *stepWriter) recordTimes(step *stages.Step) error {
 	})
 }
 
-func (w *stepWriter) progress(step *stages.Step) error {
-	return each(w, step.Progress, func(p stages.ReportProgress) error {
-		need := sameUID
-		if p.Finished != nil {
-			need = sameVersion
-		}
-		return w.onWorkload(p.Workload, need, func(now *kueue.Workload) error {
-			w.writeProgress(p, now)
-			return nil
-		})
-	})
-}
-
-func (w *stepWriter) writeProgress(p stages.ReportProgress, now *kueue.Workload) {
-	status := workloadstatus.Progress(p.Workload, p.Ready, p.Finished, w.Time())
-	after := now.DeepCopy()
-	for _, condition := range []string{kueue.WorkloadPodsReady, kueue.WorkloadFinished} {
-		apimeta.RemoveStatusCondition(&after.Status.Conditions, condition)
-	}
-	after.Status.Conditions = append(after.Status.Conditions, status.Conditions...)
-	switch {
-	case p.Finished == nil:
-	case p.HasSucceeded:
-		w.Log("finish %s", cluster.SubjectOf(after))
-	case quotaworkload.HoldsQuota(now):
-		w.Log("stop %s", cluster.SubjectOf(after))
-	}
-	w.PutWorkload(after)
-}
-
-func (w *stepWriter) reclaim(step *stages.Step) error {
-	return each(w, step.Reclaim, func(r stages.ReclaimPods) error {
-		return w.onWorkload(r.Workload, sameVersion, func(now *kueue.Workload) error {
-			after := now.DeepCopy()
-			after.Status.ReclaimablePods = r.Pods
-			w.PutWorkload(after)
-			return nil
-		})
-	})
-}
-
 // releaseQuota decides again on live reads.
 func (w *stepWriter) releaseQuota(*stages.Step) error {
-	return each(w, stages.Next(w.refresh(w.snapshot)).ReleaseQuota, func(workload *kueue.Workload) error {
-		return w.onWorkload(workload, sameVersion, func(now *kueue.Workload) error {
-			w.Log("stop %s", cluster.SubjectOf(now))
-			w.PutWorkload(w.WithoutQuota(now))
-			return nil
-		})
-	})
-}
-
-func (w *stepWriter) reopen(step *stages.Step) error { return each(w, step.Reopen, w.deleteWorkload) }
-
-func (w *stepWriter) deleteWorkload(workload *kueue.Workload) error {
-	return w.onWorkload(workload, sameVersion, func(now *kueue.Workload) error {
-		w.DeleteWorkload(now)
-		return nil
-	})
-}
-
-func (w *stepWriter) removeFinalizers(step *stages.Step) error {
-	return each(w, step.RemoveFinalizers, w.removeFinalizer)
-}
-
-func (w *stepWriter) removeFinalizer(workload *kueue.Workload) error {
-	if !slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
-		return nil
-	}
-	return w.onWorkload(workload, sameUID, func(now *kueue.Workload) error {
-		w.RemoveFinalizer(now)
-		return nil
-	})
-}
-
-func (w *stepWriter) deleteWorkloads(step *stages.Step) error {
-	for _, workload := range step.DeleteWorkloads {
-		if workload.DeletionTimestamp.IsZero() {
-			if err := each(w, []*kueue.Workload{workload}, w.deleteWorkload); err != nil {
-				return err
-			}
-		}
-		if err := each(w, []*kueue.Workload{workload}, w.removeFinalizer); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.WriteQuota(stages.Next(w.refresh(w.snapshot)).Of(quotastep.Release))
 }
 
 // report writes the conditions of the JobSet, if they differ from those that the manager has read.
@@ -345,7 +201,7 @@ func (w *stepWriter) report(step *stages.Step) error {
 	if read == nil || w.IsQuiet || equality.Semantic.DeepEqual(read.Status.Conditions, conditionsAfter(read, step.Conditions)) {
 		return nil
 	}
-	return each(w, []*jobsetapi.JobSet{read}, func(read *jobsetapi.JobSet) error {
+	return Each(w.Manager, []*jobsetapi.JobSet{read}, func(read *jobsetapi.JobSet) error {
 		return w.onJobSet(read, sameUID, func(now *jobsetapi.JobSet) error {
 			w.PutJobSet(withConditions(now, step.Conditions))
 			return nil
@@ -364,11 +220,4 @@ func withConditions(js *jobsetapi.JobSet, conditions []metav1.Condition) *jobset
 func conditionsAfter(js *jobsetapi.JobSet, conditions []metav1.Condition) []metav1.Condition {
 	after := slices.DeleteFunc(slices.Clone(js.Status.Conditions), func(c metav1.Condition) bool { return jobsetstatus.IsOwned(c.Type) })
 	return append(after, conditions...)
-}
-
-func (w *stepWriter) createGrowths(step *stages.Step) error {
-	return each(w, step.CreateGrowths, func(growth *kueue.Workload) error {
-		w.Log("ask %s pods=%s", cluster.SubjectOf(growth), cluster.Counts(growth.Spec.PodSets))
-		return w.create(growth)
-	})
 }

@@ -13,7 +13,7 @@ import (
 // Parts splits a snapshot into parts that do not influence each other: each has the trees of Cohorts that are linked. The last one has the objects
 // whose queues do not exist.
 func Parts(s *snapshot.Snapshot) []*snapshot.Snapshot {
-	p := &parts{scope: newLinkedScope(s), indexOf: map[string]int{}, ofJobSet: map[types.UID]int{}}
+	p := &parts{scope: newScope(s), indexOf: map[string]int{}, ofJobSet: map[types.UID]int{}}
 	p.addQueues()
 	for _, w := range s.Workloads {
 		roots := p.rootsOfWorkload(w)

@@ -2,6 +2,7 @@
 package scope
 
 import (
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +42,6 @@ func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot 
 			asked = append(asked, w)
 		}
 	}
-	if !c.areInOnlyTree(asked) {
-		c.findLinks()
-	}
 	for _, w := range asked {
 		for _, link := range linksOf(w) {
 			c.include(c.rootsOf[link]...)
@@ -53,20 +51,12 @@ func Around(s *snapshot.Snapshot, keys []admission.StageKey) *snapshot.Snapshot 
 	return c.part()
 }
 
-// areInOnlyTree reports whether quota Workloads are in a tree and there is no other, so that no links count.
-func (c *scope) areInOnlyTree(workloads []*kueue.Workload) bool {
-	roots := map[string]bool{}
-	for _, root := range c.rootOf {
-		roots[root] = true
-	}
-	return len(roots) == 1 && !slices.ContainsFunc(workloads, func(w *kueue.Workload) bool { return len(c.rootsOfWorkload(w)) == 0 })
-}
-
-// Trees returns a function that names the trees of Cohorts to which a quota Workload belongs. Trees that can influence each other have one name.
+// Trees returns a function that names the trees of Cohorts to which a quota Workload belongs, by their roots. Trees that can influence each other have the
+// name of the first one.
 func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
-	c := newLinkedScope(s)
+	c := newScope(s)
 	names := map[string]string{}
-	for _, root := range c.rootOf {
+	for _, root := range slices.Sorted(maps.Values(c.rootOf)) {
 		if names[root] == "" {
 			c.within = map[string]bool{}
 			c.include(root)
@@ -83,19 +73,13 @@ func Trees(s *snapshot.Snapshot) func(*kueue.Workload) string {
 	}
 }
 
-func newLinkedScope(s *snapshot.Snapshot) *scope {
-	c := newScope(s)
-	c.findLinks()
-	return c
-}
-
-// newScope returns one without the links between trees.
 func newScope(s *snapshot.Snapshot) *scope {
 	c := &scope{
 		Snapshot: s, rootOf: map[string]string{}, queueOf: map[types.NamespacedName]string{}, rootsOf: map[string][]string{}, linksOf: map[string][]string{},
 		within: map[string]bool{}, asked: map[admission.StageKey]bool{},
 	}
 	c.findRoots()
+	c.findLinks()
 	return c
 }
 

@@ -7,6 +7,8 @@ import (
 
 // An EventQueue is the event queue of a run. It is ordered by time, and by insertion where times are equal.
 type EventQueue struct {
+	// IsHeld is true while no event happens, whatever is due: what is planned meanwhile waits, too.
+	IsHeld          bool
 	events, reports []timedEvent
 }
 
@@ -34,7 +36,12 @@ func insert(list []timedEvent, one timedEvent) []timedEvent {
 }
 
 // Due removes and returns the next event that should have happened by now, or returns nil.
-func (e *EventQueue) Due(now time.Duration) func() { return take(&e.events, now) }
+func (e *EventQueue) Due(now time.Duration) func() {
+	if e.IsHeld {
+		return nil
+	}
+	return take(&e.events, now)
+}
 
 // Report removes and returns the next report that should have been made by now, or returns nil.
 func (e *EventQueue) Report(now time.Duration) func() { return take(&e.reports, now) }
@@ -49,7 +56,9 @@ func take(list *[]timedEvent, now time.Duration) func() {
 }
 
 // IsDue reports whether an event should have happened by now.
-func (e *EventQueue) IsDue(now time.Duration) bool { return len(e.events) > 0 && e.events[0].at <= now }
+func (e *EventQueue) IsDue(now time.Duration) bool {
+	return !e.IsHeld && len(e.events) > 0 && e.events[0].at <= now
+}
 
 // Next returns the time of the next event or report.
 func (e *EventQueue) Next() (time.Duration, bool) {
