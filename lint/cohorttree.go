@@ -5,6 +5,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 const (
@@ -39,12 +40,8 @@ func (t *cohortTree) add(m member, parent string, groups []kueue.ResourceGroup) 
 		t.children[parent] = append(t.children[parent], m)
 	}
 	t.quotas[m] = map[quota.FlavorResource]kueue.ResourceQuota{}
-	for _, g := range groups {
-		for _, f := range g.Flavors {
-			for _, r := range f.Resources {
-				t.quotas[m][quota.FlavorResource{Flavor: f.Name, Resource: r.Name}] = r
-			}
-		}
+	for fr, r := range ledger.QuotasOf(groups) {
+		t.quotas[m][fr] = *r
 	}
 }
 

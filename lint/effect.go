@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -19,6 +20,12 @@ import (
 // checkEffects reports what is accepted, but has no effect.
 func (l *linter) checkEffects() {
 	l.checkNodes()
+	for _, js := range l.objects.jobSets {
+		l.checkSuspend(js.source)
+	}
+	for _, job := range l.objects.jobs {
+		l.checkSuspend(job.source)
+	}
 	for _, q := range l.objects.localQueues {
 		l.checkWeight(q.source, q.object.Spec.FairSharing)
 	}
@@ -47,6 +54,28 @@ func (l *linter) checkEffects() {
 		l.checkBorrowPreemption(q, t)
 		l.checkReach(q, t, reached)
 	}
+}
+
+// checkSuspend reports a queued JobSet or Job that is written suspended. Whether that has an effect depends on when the manifest is applied: when it is created
+// it is suspended anyway, and later a user is suspending it.
+func (l *linter) checkSuspend(s *source) {
+	labels := (&unstructured.Unstructured{Object: s.content}).GetLabels()
+	if s.isOfCluster || s.under != "" || apis.QueueNameOf(labels) == "" {
+		return
+	}
+	var written struct {
+		Spec struct {
+			Suspend bool `json:"suspend"`
+		} `json:"spec"`
+	}
+	if _, err := s.Decode(&written); err != nil || !written.Spec.Suspend {
+		return
+	}
+	l.add(s, problem{
+		rule: ruleSuspended(), field: "spec.suspend",
+		message: "if the manifest is applied again while the " + s.GVK.Kind + " runs, this stops it",
+		cure:    "leave spec.suspend out: a queued " + s.GVK.Kind + " is created suspended, and starts when it is admitted",
+	})
 }
 
 // checkTakeover reports annotations about the engine that admits beside Kueue.

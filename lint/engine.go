@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
@@ -55,7 +56,9 @@ func (l *linter) observe(engine *admission.Engine) {
 	for _, c := range o.checks {
 		check := c.object.DeepCopy()
 		// The controller of a check reports in its status that it is active, which manifests do not have.
-		apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"})
+		if !l.isOfKueue(check) {
+			apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"})
+		}
 		engine.Apply(admission.CheckObserved{AdmissionCheck: check})
 	}
 	for _, r := range o.limitRanges {
@@ -111,6 +114,12 @@ func (l *linter) supplyMissing(engine *admission.Engine, q *kueue.ClusterQueue) 
 	}
 }
 
+// isOfKueue reports whether the controller of a check is part of Kueue's manager, which does not run in the mode Instead.
+func (l *linter) isOfKueue(check *kueue.AdmissionCheck) bool {
+	name := check.Spec.ControllerName
+	return l.options.Engine.Leader != admission.LedByKueue && (name == kueue.MultiKueueControllerName || name == kueue.ProvisioningRequestControllerName)
+}
+
 // withKnownNamespaces returns a ClusterQueue that selects all namespaces, if it selects by labels that a namespace of its LocalQueues may have
 // although it is not given.
 func (l *linter) withKnownNamespaces(q *kueue.ClusterQueue) *kueue.ClusterQueue {
@@ -145,13 +154,15 @@ func (l *linter) checkActive(engine *admission.Engine, q origin[kueue.ClusterQue
 
 // inactivityOf returns the problem of a ClusterQueue that is not active, at the field that causes it.
 func (l *linter) inactivityOf(q *kueue.ClusterQueue, activity admission.Activity) problem {
-	p := problem{rule: ruleInactiveQueue(), field: "spec", message: causeOf(activity.Message), cure: "correct the field"}
+	p := problem{rule: ruleInactiveQueue(), field: "spec", message: activity.Why, cure: "correct the field"}
 	checks := "spec.admissionChecksStrategy.admissionChecks"
 	switch activity.Reason {
 	case kueue.ClusterQueueActiveReasonFlavorNotFound:
 		p.field, p.cure = l.missingFlavor(q), "create the ResourceFlavor, or correct its name"
 	case kueue.ClusterQueueActiveReasonAdmissionCheckNotFound:
 		p.field, p.cure = checks, "create the AdmissionCheck, or correct its name"
+	case kueue.ClusterQueueActiveReasonAdmissionCheckInactive:
+		p.field, p.cure = checks, "remove the check: the controllers of MultiKueue and of ProvisioningRequests are part of Kueue's manager, which does not run in the mode Instead"
 	case kueue.ClusterQueueActiveReasonMultipleMultiKueueAdmissionChecks:
 		p.field, p.cure = checks, "keep one MultiKueue AdmissionCheck"
 	case kueue.ClusterQueueActiveReasonMultiKueueAdmissionCheckAppliedPerFlavor:
@@ -167,11 +178,6 @@ func (l *linter) inactivityOf(q *kueue.ClusterQueue, activity admission.Activity
 		}
 	}
 	return p
-}
-
-// causeOf returns the message of an inactive ClusterQueue without the consequence.
-func causeOf(message string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(message, "Can't admit new workloads: "), ".")
 }
 
 // missingFlavor returns the field that names the first flavor that does not exist.
@@ -234,6 +240,10 @@ func (l *linter) checkJobSet(engine *admission.Engine, js origin[jobsetapi.JobSe
 	queue := apis.QueueNameOf(object.Labels)
 	if queue != "" {
 		l.checkPriorityClass(js.source, object.Labels)
+		for i := range object.Spec.ReplicatedJobs {
+			pods := &object.Spec.ReplicatedJobs[i].Template.Spec.Template.ObjectMeta
+			pods.Annotations = l.checkTopology(js.source, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.", i), pods)
+		}
 	}
 	if queue == "" || len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(object.Namespace, queue) {
 		return
@@ -248,7 +258,7 @@ func (l *linter) checkJobSet(engine *admission.Engine, js origin[jobsetapi.JobSe
 	defer engine.Apply(admission.PlanGone{UID: object.UID})
 	step := stages.Next(&jobsetstate.Snapshot{Key: key, JobSet: object, Plan: plan})
 	var refused []refusedStage
-	for _, workload := range step.CreateWorkloads {
+	for _, workload := range step.Workloads(quotastep.Create) {
 		if r, isRefused := explain(engine, workload); isRefused {
 			refused = append(refused, refusedStage{workload.Labels[apis.StageLabel], firstJob(object, workload), r})
 		}

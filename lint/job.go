@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
+	"github.com/tranche-dev/tranche/lifecycle/quotastep"
 	"github.com/tranche-dev/tranche/manifest"
 )
 
@@ -84,16 +85,19 @@ func (l *linter) checkJob(engine *admission.Engine, origin origin[batchv1.Job]) 
 		return
 	}
 	l.checkPriorityClass(origin.source, job.Labels)
+	job.Spec.Template.Annotations = l.checkTopology(origin.source, "spec.template.", &job.Spec.Template.ObjectMeta)
 	queue := job.Labels[apis.QueueLabel]
 	if len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(job.Namespace, queue) {
 		return
 	}
 	job.UID = types.UID(job.Namespace + "/" + job.Name)
 	engine.Apply(admission.NamespaceObserved{Name: job.Namespace, Labels: l.labelsOf(job.Namespace)})
-	workload := queuedjob.Next(&queuedjob.Snapshot{
+	step := queuedjob.Next(&queuedjob.Snapshot{
 		Key: types.NamespacedName{Namespace: job.Namespace, Name: job.Name}, Job: job, Template: &job.Spec.Template, Priority: jobsetstate.Priority{},
-	}).Create
-	l.checkFits(engine, workload, origin.source, origin.source)
+	})
+	for _, workload := range step.Workloads(quotastep.Create) {
+		l.checkFits(engine, workload, origin.source, origin.source)
+	}
 }
 
 // checkFits reports why a quota Workload can never be admitted: at the source of its pods, or at that of its queue name.

@@ -154,8 +154,8 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, upgraded := lint.Upgrade("old.yaml", content)
-	if upgraded != 13 {
-		t.Fatalf("upgraded %d objects, want 13", upgraded)
+	if upgraded != 16 {
+		t.Fatalf("upgraded %d objects, want 16", upgraded)
 	}
 	wantGolden(t, "testdata/upgrade/new.txt", string(text))
 	if again, upgraded := lint.Upgrade("new.yaml", text); upgraded != 0 || string(again) != string(text) {

@@ -3,6 +3,7 @@ package lint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,7 @@ func (l *linter) checkPod(engine *admission.Engine, origin origin[corev1.Pod]) {
 		named = owner // a policy has copied the labels into the pod template
 	}
 	l.checkPriorityClass(named, pod.Labels)
+	l.checkTopology(origin.source, "", &pod.ObjectMeta)
 	if len(l.objects.localQueues) == 0 || len(l.objects.clusterQueues) == 0 || l.leadsToInvalid(pod.Namespace, queue) {
 		return
 	}
@@ -87,4 +89,24 @@ func (l *linter) checkPod(engine *admission.Engine, origin origin[corev1.Pod]) {
 			PodSets: []kueue.PodSet{{Name: kueue.DefaultPodSetName, Count: 1, Template: corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}}},
 		},
 	}, origin.source, named)
+}
+
+// checkTopology reports that pods ask for a topology: Tranche does not admit them, whatever their queue. It returns the annotations of the pods without
+// those, so that what else keeps them from being admitted is known, too. at is the path of the pods in the source.
+func (l *linter) checkTopology(s *source, at string, pods *metav1.ObjectMeta) map[string]string {
+	if l.options.Engine.Leader == admission.LedByKueue {
+		return pods.Annotations
+	}
+	others := maps.Clone(pods.Annotations)
+	for _, key := range podgroup.TopologyAnnotations() {
+		if _, asks := others[key]; !asks {
+			continue
+		}
+		delete(others, key)
+		l.add(s, problem{
+			rule: ruleUnsupportedTopology(), field: at + "metadata.annotations[" + key + "]", message: "Tranche does not place pods by topology, and never admits these",
+			cure: "remove the annotation, or name a configuration with mode: Beside by --config",
+		})
+	}
+	return others
 }

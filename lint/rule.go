@@ -80,6 +80,10 @@ func ruleNeverFits() rule {
 	return rule{"never-fits", Error, "the engine admits each stage of a JobSet, and each queued Job or pod, when nothing else runs"}
 }
 
+func ruleUnsupportedTopology() rule {
+	return rule{"unsupported-topology", Error, "only in the mode Beside do queued JobSets, Jobs and pods ask for a topology"}
+}
+
 // Rules about what is accepted without effect.
 func ruleUnmatchedFlavor() rule {
 	return rule{"unmatched-flavor", Warning, "a node has the labels of each flavor, if nodes are given"}
@@ -117,12 +121,16 @@ func ruleUnqueuedKind() rule {
 	return rule{"unqueued-kind", Warning, "only in the mode Beside do objects of kinds that Tranche does not queue name a queue"}
 }
 
+func ruleSuspended() rule {
+	return rule{"suspended", Warning, "manifests of queued JobSets and Jobs leave out spec.suspend: they are created suspended"}
+}
+
 // rules lists all rules, in the order in which documents describe them.
 func rules() []rule {
 	return []rule{
 		ruleUnreadable(), ruleUnknownKind(), ruleOldVersion(), ruleDeprecatedVersion(), ruleUnknownField(), ruleDuplicateField(), ruleSchema(), ruleDuplicate(), rulePolicy(), rulePodPolicy(), ruleJobSetWebhook(), ruleInactiveQueue(),
-		ruleStoppedQueue(), ruleMissingQueue(), ruleMissingPriorityClass(), rulePlan(), ruleNeverFits(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
-		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(), ruleUnqueuedKind(),
+		ruleStoppedQueue(), ruleMissingQueue(), ruleMissingPriorityClass(), rulePlan(), ruleNeverFits(), ruleUnsupportedTopology(), ruleUnmatchedFlavor(), ruleUnusedFlavor(), ruleUnreachableQuota(),
+		ruleBorrowingLimit(), ruleLendingLimit(), ruleZeroWeight(), ruleUselessPreemption(), ruleIgnoredAnnotation(), ruleUnqueuedKind(), ruleSuspended(),
 	}
 }
 

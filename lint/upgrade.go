@@ -14,7 +14,7 @@ import (
 // An Edit replaces text at a place of a file.
 type Edit = upgrade.Edit
 
-// Upgrade returns the text of a file with its objects of kueue.x-k8s.io/v1beta1 written in v1beta2, and their number. All other text, comments
+// Upgrade returns the text of a file with its objects of earlier versions of kueue.x-k8s.io written in v1beta2, and their number. All other text, comments
 // included, stays. Objects that need more than these changes of text are left as they are: quota Workloads with topology assignments, and fields in
 // several lines of braces that would have to be moved. So are documents that are not readable.
 func Upgrade(file string, content []byte) (text []byte, objects int) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/dashboard"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
@@ -32,16 +33,18 @@ type basis struct {
 	namespaces labels.Selector
 	gangs      *gangobjects.Registry
 	waiting    *corev1.Container
+	fields     *apiwatch.JobSetFields
 }
 
 // jobSets returns the configuration of the stage controller.
 func (b *basis) jobSets(mgr ctrl.Manager) jobset.Config {
 	return jobset.Config{
-		Runner: b.runner, Client: mgr.GetClient(), Recorder: b.recorder, Metrics: b.counts, Namespaces: b.namespaces, Gangs: b.gangs, Waiting: b.waiting,
+		Runner: b.runner, Client: mgr.GetClient(), Recorder: b.recorder, Metrics: b.counts, Namespaces: b.namespaces, Gangs: b.gangs, Waiting: b.waiting, Fields: b.fields,
 		Devices:          admission.DevicesOf(&b.config.Resources),
 		Charges:          admission.ConfigOf(b.config).Charges,
 		Retention:        b.config.ObjectRetentionPolicies.Workloads,
 		WithoutQueueName: *b.config.ManageJobSetsWithoutQueueName,
+		MaxPodPriority:   *b.config.MaxPodPriority,
 		Workers:          int(*b.config.Concurrency.Workers.JobSet),
 		Releases:         int(*b.config.Concurrency.Releases),
 	}

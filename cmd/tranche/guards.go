@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
@@ -61,10 +61,11 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	if err := checkGangs(&guards, &config.Gang); err != nil {
 		return nil, err
 	}
-	if limit, set := guards.Data["maxTerminationGracePeriod"]; set {
-		if duration, err := time.ParseDuration(limit); err != nil || duration < time.Second {
-			return nil, fmt.Errorf("data.maxTerminationGracePeriod of ConfigMap %s is %q, must be a duration of at least a second, such as 90s or 1h", key, limit)
-		}
+	if err := checkAccelerators(&guards, config.CoStart.Accelerators); err != nil {
+		return nil, err
+	}
+	if err := policies.CheckLimits(guards.Data); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w", key, err)
 	}
 	waiting, err := waitingContainer(guards.Data)
 	if err != nil {
@@ -119,6 +120,23 @@ func waitingContainer(data map[string]string) (*corev1.Container, error) {
 		amounts[name] = quantity
 	}
 	return &corev1.Container{Name: barrier.Container, Image: data["groupStartImage"], Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}, nil
+}
+
+// checkAccelerators checks that the policies and the manager count the same resources as accelerators, in any order: otherwise pods could hold some without
+// a queue where one is required, or would be refused for others.
+func checkAccelerators(guards *corev1.ConfigMap, counted []corev1.ResourceName) error {
+	named := strings.FieldsFunc(guards.Data["accelerators"], func(r rune) bool { return r == '\n' })
+	wanted := make([]string, len(counted))
+	for i, name := range counted {
+		wanted[i] = string(name)
+	}
+	slices.Sort(named)
+	slices.Sort(wanted)
+	if !slices.Equal(slices.Compact(named), slices.Compact(wanted)) {
+		return fmt.Errorf("coStart.accelerators is %q in the configuration, but accelerators is %q in ConfigMap %s: make them equal",
+			wanted, named, client.ObjectKeyFromObject(guards))
+	}
+	return nil
 }
 
 // checkGangs checks that the pods of gangs use the scheduler for which the manager creates gang objects: the policies prepare the Jobs.

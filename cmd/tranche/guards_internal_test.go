@@ -57,6 +57,19 @@ func TestTakeovers(t *testing.T) {
 	}
 }
 
+// The policies refuse pods with accelerators, which the manager counts, too.
+func TestAccelerators(t *testing.T) {
+	for named, isEqual := range map[string]bool{"": false, "a": false, "a\nb": true, "b\na\n": true, "a\nc": false, "a\nb\nc": false} {
+		err := checkAccelerators(&corev1.ConfigMap{Data: map[string]string{"accelerators": named}}, []corev1.ResourceName{"b", "a"})
+		if (err == nil) != isEqual || err != nil && !strings.Contains(err.Error(), "coStart.accelerators is") {
+			t.Errorf("%q: %v", named, err)
+		}
+	}
+	if err := checkAccelerators(&corev1.ConfigMap{}, nil); err != nil {
+		t.Errorf("by default: %v", err)
+	}
+}
+
 func TestWaitingContainer(t *testing.T) {
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
 	cases := map[string]struct {

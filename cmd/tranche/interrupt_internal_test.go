@@ -78,9 +78,10 @@ func TestSlowServer(t *testing.T) {
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	write(t, kubeconfig, "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: '"+server.URL+"'}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n")
+	// The first one sets the logger of client-go, and the others may leave goroutines that read it. A process runs one verb.
 	for _, line := range []string{
-		"pending", "pending --watch", "pending --cluster-queue x", "explain x", "explain x --watch", "snapshot -o " + filepath.Join(dir, "taken"),
-		"plan -f " + changed, "what-if quota a/b/c=1", "uninstall --check", "shadow",
+		"shadow", "pending", "pending --watch", "pending --cluster-queue x", "explain x", "explain x --watch", "snapshot -o " + filepath.Join(dir, "taken"),
+		"plan -f " + changed, "what-if quota a/b/c=1", "uninstall --check",
 	} {
 		t.Run(line, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

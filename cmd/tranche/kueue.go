@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
+	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
@@ -24,10 +26,11 @@ const oldestKueue = 19
 // A kueueWatch ends the manager when Kueue's manager is installed although the mode is not Beside: both would admit in the same queues.
 type kueueWatch struct{ cache cache.Informers }
 
-// watchKueue adds a kueueWatch to a manager, or in the mode Beside, in which Kueue's manager may be uninstalled while this one runs, a besideWatch.
+// watchKueue adds a kueueWatch to a manager, or in the mode Beside, in which Kueue's manager may be uninstalled while this one runs, an apiwatch.ProblemWatch.
 func watchKueue(mgr ctrl.Manager, mode configapi.Mode) error {
 	if mode == configapi.ModeBeside {
-		return mgr.Add(&besideWatch{reader: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("tranche")})
+		find := func(ctx context.Context) (events.Event, error) { return findKueueProblem(ctx, mgr.GetAPIReader()) }
+		return mgr.Add(&apiwatch.ProblemWatch{Find: find, Recorder: mgr.GetEventRecorder("tranche")})
 	}
 	return mgr.Add(&kueueWatch{mgr.GetCache()})
 }

@@ -27,9 +27,10 @@ func searchLetIn(objects cache.Informers, config *configapi.Configuration) dashb
 			return nil, err
 		}
 		durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
-		found, err := explain.Search(ctx, forecast.WithoutFinished(s), durations, workloads, int(*config.ExpectedStart.MaxWorkloads))
-		if errors.Is(err, explain.ErrTooLarge) {
-			return nil, fmt.Errorf("%w: %w", dashboard.ErrNotSearched, err)
+		bound := simulator.Bound{Workloads: int(*config.ExpectedStart.MaxWorkloads), Setting: "expectedStart.maxWorkloads"}
+		found, err := explain.Search(ctx, forecast.WithoutFinished(s), durations, workloads, bound)
+		if errors.Is(err, simulator.ErrTooLarge) {
+			return nil, fmt.Errorf("%w: more than %d quota Workloads are pending or hold quota in its Cohorts", dashboard.ErrNotSearched, bound.Workloads)
 		}
 		letIn := map[string]*model.LetIn{}
 		for key, l := range found {

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
+	"github.com/tranche-dev/tranche/cmd/tranche/doctor"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
 	"github.com/tranche-dev/tranche/cmd/tranche/lint"
@@ -38,15 +39,17 @@ func newCommand() *cobra.Command {
 		Use:           "tranche",
 		Short:         "Admission and quota for staged JobSets",
 		Long:          "Tranche admits staged JobSets against GPU and TPU quota, one stage at a time.",
+		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{},
 	}
+	root.SetVersionTemplate(versionLine())
 	if isPlugin(os.Args[0]) {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
 	root.AddCommand(newManagerCommand(), newBarrierCommand(), pending.NewCommand(versionText()), explain.NewCommand(versionText()), newSimulateCommand(), newSnapshotCommand(),
 		lint.NewCommand(), plan.NewCommand(versionText()), plan.NewWhatIfCommand(versionText()), dashboard.NewCommand(versionText()), shadow.NewCommand(versionText()), takeover.NewCommand(versionText()), takeover.NewHandBackCommand(versionText()),
-		newUninstallCommand(), newVersionCommand())
+		newUninstallCommand(), doctor.NewCommand(versionText()), newVersionCommand())
 	return root
 }

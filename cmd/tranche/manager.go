@@ -93,6 +93,9 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
+	if mgr, err = servePorts(ctx, mgr, config); err != nil {
+		return fmt.Errorf("set up the ports: %w", err)
+	}
 	counts := metrics.New(metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect})
 	if err := addControllers(ctx, mgr, config, waiting, counts); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
@@ -128,7 +131,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	b := &basis{config: config, runner: runner, recorder: recorder, counts: counts, namespaces: namespaces, gangs: gangs, waiting: waiting}
+	b := &basis{config: config, runner: runner, recorder: recorder, counts: counts, namespaces: namespaces, gangs: gangs, waiting: waiting, fields: apiwatch.NewJobSetFields(mgr.GetCache(), counts)}
+	if err := b.fields.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	if config.Mode == configapi.ModeBeside {
 		return addBesideControllers(ctx, mgr, b)
 	}
@@ -149,22 +155,38 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		queuedjob.SetupWithManager(mgr, queuedjob.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces,
 			Devices: admission.DevicesOf(&config.Resources), Charges: admission.ConfigOf(config).Charges,
-			Retention: config.ObjectRetentionPolicies.Workloads, Workers: int(*workers.JobSet),
+			Retention: config.ObjectRetentionPolicies.Workloads, MaxPodPriority: *config.MaxPodPriority, Workers: int(*workers.JobSet),
 		}),
-		podgang.SetupWithManager(ctx, mgr, podgang.Config{
-			Runner: runner, Recorder: recorder, Metrics: counts, Resources: watcher, Namespaces: namespaces,
-			Requeuing: config.WaitForPodsReady.RequeuingStrategy, Devices: admission.DevicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
-			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
-		}),
+		b.addGangsAndAudit(ctx, mgr, watcher),
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
 		leftover.SetupWithManager(mgr, leftover.Config{Runner: runner, Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespaces: namespaces}),
 		visibility.SetupWithManager(mgr, throttle, config.Visibility),
 		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{
 			Settings: config.Dashboard, Engine: throttle, Search: searchLetIn(mgr.GetCache(), config), Version: versionText(),
 		}),
-		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
+	)
+}
+
+// addGangsAndAudit connects the controller of gangs of pods, and the quota audit, which counts these pods.
+func (b *basis) addGangsAndAudit(ctx context.Context, mgr ctrl.Manager, resources apiwatch.Lister) error {
+	pods, err := podgang.NewPodCache(mgr)
+	if err != nil {
+		return err
+	}
+	charges, workers := admission.ConfigOf(b.config), b.config.Concurrency
+	return errors.Join(
+		podgang.SetupWithManager(ctx, mgr, podgang.Config{
+			Runner: b.runner, Recorder: b.recorder, Metrics: b.counts, Pods: pods, Resources: resources, Namespaces: b.namespaces,
+			Requeuing: b.config.WaitForPodsReady.RequeuingStrategy, Devices: charges.Devices, Retention: b.config.ObjectRetentionPolicies.Workloads,
+			Status: b.config.PodGroups.Status, Gangs: gangSettings(&b.config.PodGroups), MaxPodPriority: *b.config.MaxPodPriority,
+			Workers: int(*workers.Workers.JobSet), Releases: int(*workers.Releases),
+		}),
+		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{
+			Engine: b.runner, Cache: mgr.GetCache(), GangPods: pods, Live: mgr.GetAPIReader(), Recorder: b.recorder, Metrics: b.counts, Namespaces: b.namespaces,
+			Charges: charges.Charges, Devices: charges.Devices,
+		}),
 	)
 }
 

@@ -1,20 +1,16 @@
 package main
 
 import (
-	"crypto/tls"
-	"fmt"
-	"os"
-	"path/filepath"
-
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -24,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/leader"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/watched"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/podgang"
@@ -44,20 +41,20 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := metricsOptions(&config.Metrics)
-	if err != nil {
-		return nil, err
-	}
 	options := ctrl.Options{
-		Scheme:                 scheme,
-		Metrics:                metrics,
-		HealthProbeBindAddress: config.Health.HealthProbeBindAddress,
+		Scheme: scheme,
+		// The ports of metrics and probes are those of servePorts.
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: "0",
 		NewCache:               watched.NewCache,
+		// The priority queue of controller-runtime can block the end of the process. Controllers have the queues of package fairqueue.
+		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false)},
 		Cache: cache.Options{
 			DefaultTransform: cached.NewSharer().Transform,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:               {Label: ofJobSets, Transform: stripPod},
 				&resourcev1.ResourceClaim{}: {Transform: podgang.StripClaim},
+				apiwatch.JobSetCRD():        {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, apiwatch.JobSetCRDName), Transform: apiwatch.StripCRD},
 				// Only ConfigMaps of groups.
 				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
 			},
@@ -91,28 +88,6 @@ func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElecti
 		return nil, err
 	}
 	return mgr, mgr.Add(lease.Fence)
-}
-
-// metricsOptions serves metrics only to authenticated clients that may read them, unless the configuration opens them to all.
-func metricsOptions(config *configapi.Metrics) (metricsserver.Options, error) {
-	options := metricsserver.Options{BindAddress: config.BindAddress, SecureServing: *config.Secure}
-	if !*config.Secure {
-		return options, nil
-	}
-	options.FilterProvider = filters.WithAuthenticationAndAuthorization
-	// Clients that reset streams at a high rate must not keep the manager from its work.
-	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	if config.CertDir == "" {
-		return options, nil
-	}
-	options.CertDir = config.CertDir
-	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		// Without either file the server would use a self-signed certificate.
-		if _, err := os.Stat(filepath.Join(config.CertDir, name)); err != nil {
-			return options, fmt.Errorf("metrics.certDir: %w", err)
-		}
-	}
-	return options, nil
 }
 
 // stripConfigMap reduces the ConfigMap of a group to the data of its notice. Of any other ConfigMap with the label it keeps no data, so

@@ -77,7 +77,7 @@ With --trace it replays jobs from comma-separated values instead, once for each 
 size wait and how much quota is held idle (docs/reference/trace.md has the columns):
 
   submit,queue,stages,run,limit
-  0,main,4*nvidia.com/gpu=8,2h,3h
+  0,main,2*nvidia.com/gpu=8,2h,3h
   90s,main,prepare(cpu=8)=Succeeded=>train(nvidia.com/gpu=8),"prepare:10m,train:1h",
 
 Lines of a scenario (docs/reference/scenario.md has all their fields):
@@ -92,7 +92,7 @@ Lines of a scenario (docs/reference/scenario.md has all their fields):
 		fmt.Fprintf(&b, "  %s\n      %s\n", verbs[i].Usage+fields, verbs[i].Text)
 	}
 	fmt.Fprintf(&b, "\nSettings for config lines: %s.\n", strings.Join(scenario.Settings(), ", "))
-	b.WriteString("\nExit code: 0 if the timeline matches, or the file has none; 1 if it differs, or if the run violates an invariant; 2 on bad input.")
+	b.WriteString("\nExit code: 0 if the timeline matches, or the file has none; 1 if it differs, if a job of a trace never starts, or if the run violates an invariant; 2 on\nbad input.")
 	return b.String()
 }
 

@@ -56,7 +56,7 @@ func newSnapshotCommand() *cobra.Command {
 		"new directory, or file with the extension .tar.gz or .tgz to write or replace; - for an archive on standard output")
 	cmd.Flags().StringArrayVarP(&flags.namespaces, "namespace", "n", nil, "namespace whose objects are read; may be repeated; defaults to all namespaces")
 	flags.CompleteFlag(cmd, "namespace", query.Namespaces)
-	cmd.Flags().BoolVar(&flags.pods, "pods", false, "also save the running pods of JobSets, for tranche what-if node-loss")
+	cmd.Flags().BoolVar(&flags.pods, "pods", false, "also save the running pods of JobSets and queued Jobs, for tranche what-if node-loss")
 	cmd.Flags().BoolVar(&flags.anonymize, "anonymize", false, "replace names by pseudonyms")
 	cmd.Flags().StringVar(&flags.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
 	return cmd

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 )
 
@@ -30,8 +31,8 @@ const (
 // uninstallFlags are those of `tranche uninstall`.
 type uninstallFlags struct {
 	query.Flags
-	check, everything bool
-	timeout           time.Duration
+	check, everything, yes bool
+	timeout                time.Duration
 }
 
 // A cluster is one that is cleaned up.
@@ -47,6 +48,7 @@ func newUninstallCommand() *cobra.Command {
 			"With --everything, JobSets and Jobs in queues, all objects of kueue.x-k8s.io and their CRDs are deleted, too, but not the CRD of JobSets.\n" +
 			"If Kueue is installed, its queues, Workloads and CRDs stay: only quota Workloads of stages lose their finalizer, and --everything deletes\n" +
 			"JobSets in queues, but no Job of Kueue.\n" +
+			"It lists what it would delete, and asks first.\n" +
 			"With --check, the command changes nothing: it lists the objects that it would change and those that must be deleted first, and\n" +
 			"fails if there are such objects.\n\n" +
 			"Exit code: 0 if all is done, and with --check if nothing must be deleted first; 1 otherwise; 2 on bad input.",
@@ -59,19 +61,18 @@ func newUninstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return (&cluster{c}).uninstall(cmd.Context(), cmd.OutOrStdout(), &flags)
+			return (&cluster{c}).uninstall(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), &flags)
 		},
 	}
 	flags.AddKubeconfig(cmd)
 	cmd.Flags().BoolVar(&flags.check, "check", false, "change nothing: list the objects that would change, and fail if other objects must be deleted first")
 	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets in queues and, if Kueue is not installed, queued Jobs, all objects of kueue.x-k8s.io and their CRDs")
+	cmd.Flags().BoolVarP(&flags.yes, "yes", "y", false, "with --everything: do not ask")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait until deleted objects are gone")
 	return cmd
 }
 
-func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstallFlags) error {
-	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
-	defer cancel()
+func (c *cluster) uninstall(ctx context.Context, in io.Reader, out io.Writer, flags *uninstallFlags) error {
 	found, err := c.takeInventory(ctx)
 	if err != nil {
 		return err
@@ -89,6 +90,13 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 	if flags.check {
 		return nil
 	}
+	if flags.everything && !flags.yes {
+		if err := output.Confirm(in, out); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
+	defer cancel()
 	if flags.everything {
 		if err := c.deleteQueued(ctx, out, found); err != nil {
 			return err
@@ -153,6 +161,7 @@ func (c *cluster) unpinWorkloads(ctx context.Context, namespace string, found *i
 
 // removeFinalizers removes the finalizers of quota Workloads first, since ClusterQueues, flavors and checks are kept because of them.
 func (c *cluster) removeFinalizers(ctx context.Context, out io.Writer, pinned []client.Object) error {
+	names := namesOfFinalizers(pinned)
 	for _, object := range pinned {
 		if err := c.unpin(ctx, object); err != nil {
 			return err
@@ -161,7 +170,7 @@ func (c *cluster) removeFinalizers(ctx context.Context, out io.Writer, pinned []
 	if len(pinned) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "removed the finalizer %s of %s\n", namesOfFinalizers(pinned), countKinds(pinned))
+	_, err := fmt.Fprintf(out, "removed the finalizer %s of %s\n", names, countKinds(pinned))
 	return err
 }
 

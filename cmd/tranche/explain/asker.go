@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
+	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -26,7 +27,7 @@ func NewAsker(flags query.Flags, horizon time.Duration) (*Asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Asker{cluster: &cluster{Cluster: c, horizon: horizon, taker: live.Taker{Flags: flags, Warnings: io.Discard}}}, nil
+	return &Asker{cluster: &cluster{Cluster: c, horizon: horizon, bound: askersBound(), taker: live.Taker{Flags: flags, Warnings: io.Discard}}}, nil
 }
 
 // NewSnapshotAsker returns an Asker about a snapshot.
@@ -34,11 +35,16 @@ func NewSnapshotAsker(s *snapshot.Snapshot, horizon time.Duration) *Asker {
 	return &Asker{snapshot: s, horizon: horizon}
 }
 
+// askersBound returns the bound of the answers of an Asker: only the verb has the flag.
+func askersBound() simulator.Bound {
+	return simulator.Bound{Workloads: simulator.DefaultMaxWorkloads, Setting: "--max-workloads of tranche explain"}
+}
+
 // JobSet returns the state of all stages of a JobSet, as the verb prints it.
 func (a *Asker) JobSet(ctx context.Context, key types.NamespacedName) (*Report, error) {
 	var from source = a.cluster
 	if a.snapshot != nil {
-		from = newOffline(a.snapshot, a.horizon, io.Discard)
+		from = newOffline(a.snapshot, a.horizon, askersBound(), io.Discard)
 	}
 	return explain(ctx, from, subjectName{NamespacedName: key, Kind: jobSetKind})
 }

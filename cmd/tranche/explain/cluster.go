@@ -9,8 +9,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
@@ -22,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/live"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -30,9 +34,10 @@ type cluster struct {
 	*query.Cluster
 	taker   live.Taker
 	horizon time.Duration
+	bound   simulator.Bound
 	// about is what is explained, with the JobSet of a quota Workload that belongs to one.
 	about *subject
-	// known answers from the last snapshot, or is nil. missing says why there is none.
+	// known answers from the last snapshot, or is nil. missing says why there is none, or why it was not simulated.
 	known   *offline
 	missing string
 }
@@ -57,7 +62,28 @@ func (c *cluster) read(ctx context.Context, name subjectName) (*subject, error) 
 			return s, err
 		}
 	}
-	return nil, exitcode.AsBadInput(errNotFound(name))
+	return nil, exitcode.AsBadInput(errNotFound(name, c.namespacesOf(ctx, name)...))
+}
+
+// namespacesOf returns the namespaces that have an object of a name, as far as the user may list objects of all namespaces.
+func (c *cluster) namespacesOf(ctx context.Context, name subjectName) []string {
+	var all []string
+	for kind, gvk := range map[string]schema.GroupVersionKind{
+		workloadKind: kueue.SchemeGroupVersion.WithKind("WorkloadList"), jobSetKind: jobset.GroupVersion.WithKind("JobSetList"), jobKind: batchv1.SchemeGroupVersion.WithKind("JobList"),
+	} {
+		if name.Kind != "" && name.Kind != kind {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk)
+		if err := c.List(ctx, list, client.MatchingFields{"metadata.name": name.Name}); err != nil {
+			continue // the answer is the same without it
+		}
+		for i := range list.Items {
+			all = append(all, list.Items[i].Namespace)
+		}
+	}
+	return all
 }
 
 // readWorkload returns nil if the quota Workload does not exist.
@@ -174,14 +200,15 @@ func (c *cluster) refresh(ctx context.Context) {
 		c.known, c.missing = nil, missing
 		return
 	case c.known != nil && c.known.Snapshot == s:
+		c.missing = c.known.missing
 		return
 	}
-	o := &offline{Snapshot: s, horizon: c.horizon, startOf: expected.Now, warnings: c.taker.Warnings}
+	o := &offline{Snapshot: s, horizon: c.horizon, bound: c.bound, startOf: expected.Now, warnings: c.taker.Warnings}
 	if err := o.ask(c.about.workloads); err != nil {
 		c.known, c.missing = nil, err.Error()
 		return
 	}
-	c.known = o
+	c.known, c.missing = o, o.missing
 }
 
 // expectedStart implements source: the manager writes it for the first waiting stage of a JobSet. That of others is known from a snapshot.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
@@ -116,13 +117,13 @@ func TestHalfSnapshot(t *testing.T) {
 			cmd.SetOut(&out)
 			cmd.SetErr(&warnings)
 			cmd.SilenceUsage, cmd.SilenceErrors = true, true
-			got := ""
+			got, want := "", output.Wrap(c.want)
 			if err := cmd.ExecuteContext(t.Context()); err != nil {
-				if got = err.Error(); exitcode.Of(err) != c.code {
+				if got, want = err.Error(), c.want; exitcode.Of(err) != c.code {
 					t.Errorf("exit code %d, want %d", exitcode.Of(err), c.code)
 				}
 			}
-			if diff := cmp.Diff(c.want, out.String()+got); diff != "" {
+			if diff := cmp.Diff(want, out.String()+got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 			if want := "missing: " + c.file + ": " + c.file + ".jsonl " + again + c.says; !strings.HasPrefix(warnings.String(), want) {

@@ -30,6 +30,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/queuedjob"
 	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 // flags are those of the verb.
@@ -37,13 +38,14 @@ type flags struct {
 	query.Flags
 	snapshot snapshotfile.Flags
 	until    time.Duration
+	bound    simulator.Bound
 	format   output.Format
 	watch    output.Watch
 }
 
 // NewCommand returns the verb of a program of this version.
 func NewCommand(version string) *cobra.Command {
-	f := flags{Flags: query.Flags{Version: version}}
+	f := flags{Flags: query.Flags{Version: version}, bound: simulator.Bound{Setting: "--max-workloads"}}
 	cmd := &cobra.Command{
 		Use:   "explain [KIND/]NAME",
 		Short: "Show the stages of a JobSet or a Job, and why a stage is pending",
@@ -54,7 +56,10 @@ func NewCommand(version string) *cobra.Command {
 			"each set: it admits the stage after these changes, and not after a part of them.\n\n" +
 			"Reasons and positions come from the visibility API, and the expected start of the first waiting stage from the JobSet. The rest comes from\n" +
 			"a snapshot that the command takes with your own rights, like everything else if the visibility API is not served or you may not read it.\n" +
-			"Without the rights, or in a large cluster, it says so instead. With --watch, the snapshot is taken again after ten times as long as it took.\n\n" +
+			"Without the rights, or in a large cluster, it says so instead. With --watch, the snapshot is taken again after ten times as long as it took.\n" +
+			"Of an admitted stage whose pods are not ready, it says what keeps them: no node, an image or a volume, as far as\n" +
+			"you may read pods and Events.\n\n" +
+			"Expected starts and sets are simulated: in a tree of Cohorts with more than --max-workloads quota Workloads, it says so instead.\n\n" +
 			"With --snapshot, everything comes from a snapshot of the cluster, without the cluster.\n\n" +
 			"Exit code: 0 if there is an answer, also if a signal ends --watch after it; 1 if there is none; 2 on bad input.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a job/index\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3\n" +
@@ -90,6 +95,8 @@ func NewCommand(version string) *cobra.Command {
 		cmd.MarkFlagsMutuallyExclusive("snapshot", other)
 	}
 	cmd.Flags().DurationVar(&f.until, "until", 7*24*time.Hour, "how long after a snapshot the simulation of expected starts ends")
+	cmd.Flags().IntVar(&f.bound.Workloads, "max-workloads", simulator.DefaultMaxWorkloads,
+		"largest number of quota Workloads in its tree of Cohorts for which expected starts, and what would let a stage in, are simulated")
 	return cmd
 }
 
@@ -100,7 +107,7 @@ func (f *flags) answer(ctx context.Context, from source, name subjectName) (stri
 		return "", err
 	}
 	if f.format.IsText() {
-		return strings.Join(r.lines(f.format), "\n") + "\n", nil
+		return output.Wrap(strings.Join(r.lines(f.format), "\n") + "\n"), nil
 	}
 	var text strings.Builder
 	err = f.format.Write(&text, r)
@@ -112,6 +119,9 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 	if f.until <= 0 {
 		return nil, "", exitcode.AsBadInput(fmt.Errorf("--until is %s, must be positive", f.until))
 	}
+	if f.bound.Workloads <= 0 {
+		return nil, "", exitcode.AsBadInput(fmt.Errorf("--max-workloads is %d, must be positive", f.bound.Workloads))
+	}
 	if err := f.watch.Validate(); err != nil {
 		return nil, "", exitcode.AsBadInput(err)
 	}
@@ -120,14 +130,14 @@ func (f *flags) source(cmd *cobra.Command) (s source, namespace string, err erro
 		if err != nil {
 			return nil, "", err
 		}
-		return &cluster{Cluster: c, horizon: f.until, taker: live.Taker{Flags: f.Flags, Warnings: cmd.ErrOrStderr()}}, c.Namespace, nil
+		return &cluster{Cluster: c, horizon: f.until, bound: f.bound, taker: live.Taker{Flags: f.Flags, Warnings: cmd.ErrOrStderr()}}, c.Namespace, nil
 	}
 	garbage.Let(200) // the process ends before it would have paid off to collect more
 	taken, err := f.snapshot.Read(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return nil, "", err
 	}
-	return newOffline(taken, f.until, cmd.ErrOrStderr()), f.Namespace, nil
+	return newOffline(taken, f.until, f.bound, cmd.ErrOrStderr()), f.Namespace, nil
 }
 
 // A source has the objects of a cluster, and knows why stages wait.
@@ -235,8 +245,12 @@ func explain(ctx context.Context, from source, name subjectName) (*Report, error
 		}
 		r.Workloads = append(r.Workloads, *one)
 	}
-	if c, isLive := from.(*cluster); isLive {
-		r.WithoutSets = c.missing
+	switch from := from.(type) {
+	case *offline:
+		r.WithoutSets = from.missing
+	case *cluster:
+		r.WithoutSets = from.missing
+		r.WithoutLeader, _ = collect.WhyNoLeader(ctx, from, time.Now()) // the report is an answer without it
 	}
 	return r, nil
 }
@@ -247,6 +261,9 @@ func explainOne(ctx context.Context, from source, w *kueue.Workload) (x *Workloa
 		x = newWorkload(w, state)
 		if notice := noticeOf(w); notice != "" {
 			x.State = append(x.State, notice)
+		}
+		if live, isLive := from.(*cluster); isLive {
+			x.State = append(x.State, live.pendingPods(ctx, w)...)
 		}
 		x.ExpectedStart = from.expectedStart(w)
 		return x, nil, nil
@@ -281,11 +298,17 @@ func stateOfJobSet(from source, s *subject) (reason, message string) {
 	} else if apis.QueueNameOf(s.jobSet.Labels) != "" {
 		why = jobsetstate.Misuse(s.jobSet)
 	}
+	if why == "" && apis.QueueNameOf(s.jobSet.Labels) != "" {
+		why = noneYet
+	}
 	if why != "" {
 		return "", "has no quota Workload: " + why
 	}
 	return "", fmt.Sprintf("has no quota Workload: only a JobSet with the label %s or %s in a managed namespace is queued", apis.QueueLabel, apis.OwnQueueLabel)
 }
+
+// noneYet is why a JobSet or a Job with a queue name, and without an obstacle that shows in it, has no quota Workload.
+const noneYet = "the manager has not created one yet, or its configuration does not select the namespace"
 
 // stateOfJob returns why a Job is not queued, or "".
 func stateOfJob(s *subject) string {
@@ -298,7 +321,7 @@ func stateOfJob(s *subject) string {
 	if why := queuedjob.Misuse(s.job); why != "" {
 		return "has no quota Workload: " + why
 	}
-	return "has no quota Workload: the Events of the Job say why, or the manager has not made it yet"
+	return "has no quota Workload: the Events of the Job say why, or the manager has not created one yet"
 }
 
 // compareStages orders quota Workloads by the plan, and the growths of a stage after the stage.
@@ -313,11 +336,24 @@ func compareStages(a, b *kueue.Workload) int {
 	)
 }
 
-// errNotFound is returned for a name that no object has.
-func errNotFound(name subjectName) error {
+// maxNamespaces is how many namespaces an error names.
+const maxNamespaces = 5
+
+// errNotFound is returned for a name that no object has. others are the namespaces in which one is known to have it.
+func errNotFound(name subjectName, others ...string) error {
 	kinds := cmp.Or(name.Kind, "JobSet, Job or quota Workload")
 	if name.Namespace == "" {
 		return fmt.Errorf("the snapshot has no %s %q in any namespace: correct the name, or take a snapshot that has it", kinds, name.Name)
+	}
+	if len(others) > 0 {
+		slices.Sort(others)
+		others = slices.Compact(others)
+		more := ""
+		if left := len(others) - maxNamespaces; left > 0 {
+			more = fmt.Sprintf(" and %d more", left)
+		}
+		return fmt.Errorf("namespace %q has no %s %q, but there is one in %s%s: choose it with -n %s", name.Namespace, kinds, name.Name,
+			strings.Join(others[:min(len(others), maxNamespaces)], ", "), more, others[0])
 	}
 	return fmt.Errorf("namespace %q has no %s %q: correct the name, or name another namespace with -n", name.Namespace, kinds, name.Name)
 }

@@ -32,46 +32,36 @@ type offline struct {
 	*snapshot.Snapshot
 	horizon time.Duration
 	// startOf describes an expected start.
-	startOf   func(*simulator.Start, *simulator.Prediction) *expected.Start
-	warnings  io.Writer
-	durations *simulator.Durations
+	startOf  func(*simulator.Start, *simulator.Prediction) *expected.Start
+	warnings io.Writer
+	bound    simulator.Bound
 	// lacks says what the snapshot does not have without which only the states of objects are known. It is empty if it has all that.
 	lacks string
 
 	about *subject
-	// The study, the prediction and the sets are about all quota Workloads of the subject.
+	// The inspection, the prediction and the sets are about all quota Workloads of the subject, and missing says why there are neither starts nor sets.
 	asked      []*kueue.Workload
-	study      *simulator.Study
+	inspection *simulator.Inspection
+	missing    string
 	prediction *simulator.Prediction
 	letIn      map[admission.StageKey]*LetIn
 }
 
 // newOffline returns a source about a snapshot of a file.
-func newOffline(s *snapshot.Snapshot, horizon time.Duration, warnings io.Writer) *offline {
-	return &offline{Snapshot: s, horizon: horizon, startOf: expected.Of, warnings: warnings, lacks: snapshotfile.LacksFoundation(s)}
+func newOffline(s *snapshot.Snapshot, horizon time.Duration, bound simulator.Bound, warnings io.Writer) *offline {
+	return &offline{Snapshot: s, horizon: horizon, bound: bound, startOf: expected.Of, warnings: warnings, lacks: snapshotfile.LacksFoundation(s)}
 }
 
 // find implements source. Without a namespace it looks in all of them.
 func (o *offline) find(_ context.Context, name subjectName) (*subject, error) {
-	var found []*subject
-	isIn := func(namespace string) bool { return name.Namespace == "" || name.Namespace == namespace }
-	mayBe := func(kind string) bool { return len(found) == 0 && (name.Kind == "" || name.Kind == kind) }
-	if mayBe(workloadKind) {
-		for _, w := range o.Workloads {
-			if w.Name == name.Name && isIn(w.Namespace) {
-				found = append(found, &subject{key: keyOf(w), jobSet: o.jobSetOf(w), workloads: []*kueue.Workload{w}})
-			}
-		}
-	}
-	if mayBe(jobSetKind) {
-		found = o.findJobSets(name.Name, isIn)
-	}
-	if mayBe(jobKind) {
-		found = o.findJobs(name.Name, isIn)
-	}
+	found := o.named(name)
 	switch len(found) {
 	case 0:
-		err := errNotFound(name)
+		var others []string
+		for _, s := range o.named(subjectName{NamespacedName: types.NamespacedName{Name: name.Name}, Kind: name.Kind}) {
+			others = append(others, s.key.Namespace)
+		}
+		err := errNotFound(name, others...)
 		if o.lacks != "" {
 			err = fmt.Errorf("%w; %s", err, o.lacks)
 		}
@@ -88,6 +78,26 @@ func (o *offline) find(_ context.Context, name subjectName) (*subject, error) {
 	}
 	slices.Sort(namespaces)
 	return nil, exitcode.AsBadInput(fmt.Errorf("%q exists in the namespaces %s: choose one with -n", name.Name, strings.Join(namespaces, ", ")))
+}
+
+// named returns what has a name, in its namespace or in all of them.
+func (o *offline) named(name subjectName) (found []*subject) {
+	isIn := func(namespace string) bool { return name.Namespace == "" || name.Namespace == namespace }
+	mayBe := func(kind string) bool { return len(found) == 0 && (name.Kind == "" || name.Kind == kind) }
+	if mayBe(workloadKind) {
+		for _, w := range o.Workloads {
+			if w.Name == name.Name && isIn(w.Namespace) {
+				found = append(found, &subject{key: keyOf(w), jobSet: o.jobSetOf(w), workloads: []*kueue.Workload{w}})
+			}
+		}
+	}
+	if mayBe(jobSetKind) {
+		found = o.findJobSets(name.Name, isIn)
+	}
+	if mayBe(jobKind) {
+		found = o.findJobs(name.Name, isIn)
+	}
+	return found
 }
 
 // jobSetOf returns the JobSet of a quota Workload, or an empty one.
@@ -158,43 +168,55 @@ func (o *offline) ask(workloads []*kueue.Workload) (err error) {
 	for i, w := range workloads {
 		keys[i] = keyOf(w)
 	}
-	o.durations = &simulator.Durations{PastRuns: simulator.PastRunsOf(o.Snapshot)}
-	if o.study, err = simulator.NewStudy(o.Snapshot, o.durations, keys...); err != nil {
+	part := simulator.Around(o.Snapshot, keys...)
+	if o.inspection, err = simulator.Inspect(part, keys...); err != nil {
 		return exitcode.AsBadInput(err)
 	}
-	// The answers do not depend on each other, and each takes seconds where many wait.
+	o.prediction, o.letIn = &simulator.Prediction{LeftOut: o.inspection.LeftOut()}, map[admission.StageKey]*LetIn{}
+	if err := o.bound.Check(part); err != nil {
+		o.missing = err.Error()
+	} else {
+		o.simulate(part, keys)
+	}
+	return expected.WriteLeftOut(o.warnings, o.prediction)
+}
+
+// simulate predicts when quota Workloads start, and searches what would let them in. The answers do not depend on each other, and each takes seconds
+// where many wait.
+func (o *offline) simulate(part *snapshot.Snapshot, keys []admission.StageKey) {
+	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(o.Snapshot)}
 	var answers errgroup.Group
 	answers.SetLimit(runtime.GOMAXPROCS(0))
 	answers.Go(func() error {
-		o.predict(keys)
+		o.predict(part, durations, keys)
 		return nil
 	})
 	found := make([]*LetIn, len(keys))
 	for i, key := range keys {
-		if _, isQueued := o.study.Why(key); isQueued {
+		if _, isQueued := o.inspection.Why(key); isQueued {
 			answers.Go(func() error {
-				found[i] = letIn(o.study.Laboratory(key))
+				found[i] = letIn(simulator.NewLaboratory(part, durations, key))
 				return nil
 			})
 		}
 	}
 	_ = answers.Wait() // each answer has its own error
-	o.letIn = map[admission.StageKey]*LetIn{}
 	for i, key := range keys {
 		o.letIn[key] = found[i]
 	}
-	return expected.WriteLeftOut(o.warnings, o.prediction)
 }
 
 // predict predicts when quota Workloads start.
-func (o *offline) predict(keys []admission.StageKey) {
-	var err error
-	if o.prediction, err = o.study.Forecast(o.TakenAt.Add(o.horizon)); err == nil {
+func (o *offline) predict(part *snapshot.Snapshot, durations *simulator.Durations, keys []admission.StageKey) {
+	until := o.TakenAt.Add(o.horizon)
+	p, err := simulator.ForecastOf(part, durations, until, keys...)
+	if err == nil {
+		o.prediction = p
 		return
 	}
 	// Why a stage waits is known all the same.
-	o.prediction = &simulator.Prediction{TakenAt: o.TakenAt, Until: o.TakenAt.Add(o.horizon), LeftOut: o.study.LeftOut(), Interrupted: err}
-	for _, key := range simulator.PendingStages(o.Snapshot, func(key admission.StageKey) bool { return slices.Contains(keys, key) }) {
+	o.prediction.TakenAt, o.prediction.Until, o.prediction.Interrupted = o.TakenAt, until, err
+	for _, key := range simulator.PendingStages(part, func(key admission.StageKey) bool { return slices.Contains(keys, key) }) {
 		o.prediction.Starts = append(o.prediction.Starts, simulator.Start{Workload: key})
 	}
 }
@@ -207,7 +229,7 @@ func (o *offline) why(_ context.Context, w *kueue.Workload) (x *Workload, limits
 	key := keyOf(w)
 	x = newWorkload(w)
 	x.ExpectedStart = o.expectedStart(w)
-	reason, isQueued := o.study.Why(key)
+	reason, isQueued := o.inspection.Why(key)
 	if !isQueued {
 		return x, nil, nil
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/expected"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/test/sample"
@@ -111,8 +112,13 @@ func TestOffline(t *testing.T) {
 		"    2. Workload ml/runs ends (3 cpu of flavor h100 in ClusterQueue gpus, expected by 2026-01-01 12:00:00Z)",
 		"",
 	}
-	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
+	if diff := cmp.Diff(output.Wrap(strings.Join(want, "\n")), got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	for line := range strings.Lines(got) {
+		if len(line) > 121 {
+			t.Errorf("a line has %d characters: %s", len(line)-1, line)
+		}
 	}
 	page, err := os.ReadFile("../../../docs/admin.md")
 	if err != nil {
@@ -123,11 +129,35 @@ func TestOffline(t *testing.T) {
 	}
 }
 
+// In a tree that is too large to be simulated, the answer has what follows from the objects, and says why it has no more.
+func TestOfflineBeyondTheBound(t *testing.T) {
+	got, err := run(t, "waits", "--max-workloads", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"Workload ml/waits",
+		"  position 0 in its ClusterQueue, 0 in LocalQueue main (0 is next), priority 0",
+		"  WaitingForQuota: waits for quota in ClusterQueue gpus: needs 2 cpu of flavor h100: 1 of 4 free" + due,
+		"  cpu of flavor h100: needs 2, 1 free, 1 missing",
+		"    limit: nominalQuota of ClusterQueue gpus is 4",
+		"    held by Workload ml/runs: 3 in ClusterQueue gpus",
+		"What would let it in is not shown: the tree of ClusterQueue gpus has 2 quota Workloads, more than 1 (--max-workloads): no simulated answer",
+		"",
+	}
+	if diff := cmp.Diff(output.Wrap(strings.Join(want, "\n")), got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got, err = run(t, "waits", "--max-workloads", "2"); err != nil || !strings.Contains(got, "any one of these would let it in now") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
 // A quota Workload that will be preempted shows when, and for which other one.
 func TestNotice(t *testing.T) {
 	const message = "The pods end at 2026-01-01T11:05:00Z, to accommodate a workload (UID: u9, JobUID: u8) due to prioritization in the ClusterQueue"
 	const admitted = "  - {type: Admitted, status: \"True\", reason: Admitted, message: \"\", lastTransitionTime: \"2026-01-01T10:00:00Z\"}\n"
-	for status, want := range map[string]string{"True": "\n  PreemptionPending: " + message + "\n", "False": ""} {
+	for status, want := range map[string]string{"True": output.Wrap("\n  PreemptionPending: " + message + "\n"), "False": ""} {
 		notice := fmt.Sprintf("  - {type: PreemptionPending, status: %q, reason: InClusterQueue, message: %q, lastTransitionTime: \"2026-01-01T10:50:00Z\"}\n", status, message)
 		got, err := runOn(t, strings.Replace(queues, admitted, admitted+notice, 1), "runs", "-n", "ml")
 		if err != nil {
@@ -184,10 +214,10 @@ func TestOfflineJob(t *testing.T) {
 func TestOfflineTakenOver(t *testing.T) {
 	for annotations, want := range map[string]string{
 		"{tranche.dev/engine: Tranche}":                                "any one of these would let it in now:",
-		"{tranche.dev/engine: Tranche, tranche.dev/stop-policy: Hold}": "Suspended: ClusterQueue gpus: Can't admit new workloads: is stopped",
-		"{tranche.dev/engine: Kueue}":                                  "Suspended: ClusterQueue gpus: Can't admit new workloads: is stopped",
+		"{tranche.dev/engine: Tranche, tranche.dev/stop-policy: Hold}": "Suspended: ClusterQueue gpus is stopped (stopPolicy: Hold); metadata.annotations: ",
+		"{tranche.dev/engine: Kueue}":                                  "Suspended: ClusterQueue gpus is stopped (stopPolicy: Hold); metadata.annotations: ",
 	} {
-		held := strings.Replace(queues, "kind: ClusterQueue\nmetadata: {name: gpus}", "kind: ClusterQueue\nmetadata: {name: gpus, annotations: "+annotations+"}", 1)
+		held := strings.Replace(queues, "annotations: {tranche.dev/reserve-after: 10m}", "annotations: "+annotations, 1)
 		held = strings.Replace(held, "  queueingStrategy", "  stopPolicy: Hold\n  queueingStrategy", 1)
 		if got, err := runOn(t, held, "waits", "-n", "ml"); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %s, %v", annotations, got, err)
@@ -243,17 +273,19 @@ func TestOfflineUnmanaged(t *testing.T) {
 			" created before Tranche's admission policies were in force; delete it and submit it again",
 		"",
 	}
-	if diff := cmp.Diff(want, strings.Split(got, "\n")); diff != "" {
+	if diff := cmp.Diff(output.Wrap(strings.Join(want, "\n")), got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
 func TestOfflineRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		`namespace "ml" has no JobSet, Job or quota Workload "x"`:                {"x", "-n", "ml"},
-		`the snapshot has no JobSet, Job or quota Workload "x" in any namespace`: {"x"},
-		`"runs" exists in the namespaces ml, other: choose one with -n`:          {"runs"},
-		`--until is -1h0m0s, must be positive`:                                   {"waits", "--until", "-1h"},
+		`namespace "ml" has no JobSet, Job or quota Workload "x"`:                              {"x", "-n", "ml"},
+		`namespace "ml" has no Job "late", but there is one in other: choose it with -n other`: {"job/late", "-n", "ml"},
+		`the snapshot has no JobSet, Job or quota Workload "x" in any namespace`:               {"x"},
+		`"runs" exists in the namespaces ml, other: choose one with -n`:                        {"runs"},
+		`--until is -1h0m0s, must be positive`:                                                 {"waits", "--until", "-1h"},
+		`--max-workloads is 0, must be positive`:                                               {"waits", "--max-workloads", "0"},
 	} {
 		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) || exitcode.Of(err) != exitcode.BadInput {
 			t.Errorf("%v: the error is %v, want %s", args, err, want)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,8 @@ type Report struct {
 	Incomplete string `json:"incomplete,omitempty"`
 	// WithoutSets says why there is no LetIn, and no expected start but that of the first waiting stage. It is empty if there is.
 	WithoutSets string `json:"withoutSets,omitempty"`
+	// WithoutLeader is a sentence with the time since which no manager has led. It is empty if one does, or if that is not known.
+	WithoutLeader string `json:"withoutLeader,omitempty"`
 }
 
 // A Workload is a quota Workload.
@@ -99,7 +102,8 @@ type Set struct {
 	// Evicts is how many quota Workloads the engine evicts then.
 	Evicts int `json:"evicts,omitempty"`
 
-	text string
+	// changes has one sentence for each end and each raise.
+	changes []string
 }
 
 // An End is a running quota Workload that ends.
@@ -171,7 +175,7 @@ func letInOf(a *unblock.Answer) *LetIn {
 	l := &LetIn{Why: a.Why}
 	for i := range a.Sets {
 		found := &a.Sets[i]
-		set := Set{Evicts: found.Evicts, text: setText(found)}
+		set := Set{Evicts: found.Evicts, changes: changeTexts(found, a.Missing)}
 		for k := range found.Succeed {
 			r := &found.Succeed[k]
 			end := End{Namespace: r.Workload.Namespace, Name: r.Workload.Name, JobSet: r.JobSet, Stage: r.Stage, ClusterQueue: r.ClusterQueue}
@@ -202,6 +206,9 @@ func (r *Report) lines(format output.Format) []string {
 		case r.Message != "":
 			lines = append(lines, "  "+r.Message)
 		}
+	}
+	if r.WithoutLeader != "" {
+		lines = append(lines, "This may be out of date: "+r.WithoutLeader)
 	}
 	for i := range r.Workloads {
 		lines = append(lines, r.Workloads[i].lines(format)...)
@@ -277,7 +284,7 @@ func (w *Workload) headline() string {
 func (l *LetIn) Texts() []string {
 	var all []string
 	for i := range l.Sets {
-		all = append(all, l.Sets[i].text)
+		all = append(all, strings.Join(l.Sets[i].changes, "; and "))
 	}
 	return all
 }
@@ -290,8 +297,12 @@ func (l *LetIn) lines() []string {
 	if len(l.Sets) > 0 {
 		lines = append(lines, "  any one of these would let it in now:")
 	}
-	for i, text := range l.Texts() {
-		lines = append(lines, fmt.Sprintf("    %d. %s", i+1, text))
+	for i := range l.Sets {
+		before := fmt.Sprintf("    %d. ", i+1)
+		for _, change := range l.Sets[i].changes {
+			lines = append(lines, before+change)
+			before = "       and "
+		}
 	}
 	return lines
 }

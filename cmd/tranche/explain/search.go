@@ -2,8 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/simulator"
@@ -11,29 +9,25 @@ import (
 	"github.com/tranche-dev/tranche/snapshot"
 )
 
-// ErrTooLarge is the error of a search in queues that are too large for it, after their number.
-var ErrTooLarge = errors.New("quota Workloads are pending or hold quota in its Cohorts")
-
 // Search searches what would let quota Workloads of a snapshot in, as the verb does. The answer has those of them that are pending. A search ends with
-// an error if the queues of one have more than maxWorkloads quota Workloads, or when the context is done.
+// an error if a tree of one is beyond the bound, or when the context is done.
 func Search(
-	ctx context.Context, s *snapshot.Snapshot, durations *simulator.Durations, workloads []admission.StageKey, maxWorkloads int,
+	ctx context.Context, s *snapshot.Snapshot, durations *simulator.Durations, workloads []admission.StageKey, bound simulator.Bound,
 ) (map[admission.StageKey]*LetIn, error) {
-	for _, key := range workloads {
-		if simulator.NewLaboratory(s, durations, key).Size() > maxWorkloads {
-			return nil, fmt.Errorf("more than %d %w", maxWorkloads, ErrTooLarge)
-		}
+	part := simulator.Around(s, workloads...)
+	if err := bound.Check(part); err != nil {
+		return nil, err
 	}
-	study, err := simulator.NewStudy(s, durations, workloads...)
+	inspection, err := simulator.Inspect(part, workloads...)
 	if err != nil {
 		return nil, err
 	}
 	found := map[admission.StageKey]*LetIn{}
 	for _, key := range workloads {
-		if _, isPending := study.Why(key); !isPending {
+		if _, isPending := inspection.Why(key); !isPending {
 			continue
 		}
-		answer, err := unblock.Find(limited{study.Laboratory(key), ctx.Err})
+		answer, err := unblock.Find(limited{simulator.NewLaboratory(part, durations, key), ctx.Err})
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ import (
 func TestSearch(t *testing.T) {
 	s, waits := snapshotOf(t), admission.StageKey{Namespace: "ml", Name: "waits"}
 	before := textOf(t, s)
-	found, err := explain.Search(t.Context(), s, &simulator.Durations{}, []admission.StageKey{waits, {Namespace: "ml", Name: "runs"}}, 10)
+	found, err := explain.Search(t.Context(), s, &simulator.Durations{}, []admission.StageKey{waits, {Namespace: "ml", Name: "runs"}}, simulator.Bound{Workloads: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func textOf(t *testing.T, s *snapshot.Snapshot) string {
 // A search in queues beyond the limit is not made, and one whose time has expired ends.
 func TestSearchIsLimited(t *testing.T) {
 	s, waits := snapshotOf(t), []admission.StageKey{{Namespace: "ml", Name: "waits"}}
-	_, err := explain.Search(t.Context(), s, &simulator.Durations{}, waits, 1)
-	if want := "more than 1 quota Workloads are pending or hold quota in its Cohorts"; !errors.Is(err, explain.ErrTooLarge) || err.Error() != want {
+	_, err := explain.Search(t.Context(), s, &simulator.Durations{}, waits, simulator.Bound{Workloads: 1, Setting: "a.b"})
+	if want := "the tree of ClusterQueue gpus has 2 quota Workloads, more than 1 (a.b): no simulated answer"; !errors.Is(err, simulator.ErrTooLarge) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if found, err := explain.Search(ctx, s, &simulator.Durations{}, waits, 10); !errors.Is(err, context.Canceled) {
+	if found, err := explain.Search(ctx, s, &simulator.Durations{}, waits, simulator.Bound{Workloads: 10}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v, want %v", found, err, context.Canceled)
 	}
 }

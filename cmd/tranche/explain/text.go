@@ -2,12 +2,10 @@ package explain
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -64,29 +62,16 @@ func noticeOf(w *kueue.Workload) string {
 
 // whyIneligible returns why a quota Workload is not in the queue, or "".
 func whyIneligible(w *kueue.Workload) string {
-	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
-	switch {
-	case slices.Contains(gates, apis.SuspendedGate):
-		kind := jobSetKind
-		if w.Labels[apis.JobLabel] != "" {
-			kind = jobKind
-		}
-		return "is not in the queue: the user suspended its " + kind + "; set spec.suspend of the " + kind + " to false to requeue"
-	case slices.Contains(gates, apis.StageGate):
-		return "is not in the queue: waiting for earlier stages of its JobSet"
-	case gates[0] != "":
-		return "is not in the queue: gated by " + strings.Join(gates, ", ")
-	case w.Spec.Active != nil && !*w.Spec.Active:
-		return "is not in the queue: spec.active is false; set spec.active to true to requeue"
+	closed := quotaworkload.ClosedBy(w)
+	if closed == nil {
+		return ""
 	}
-	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
-		why := "is not in the queue: " + c.Message
-		if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
-			why += "; requeues at " + state.RequeueAt.UTC().Format(time.RFC3339)
-		}
-		return why
+	why := "is not in the queue: " + closed.Text()
+	backsOff := w.DeletionTimestamp.IsZero() && ptr.Deref(w.Spec.Active, true) && quotaworkload.GateOf(w) == nil
+	if state := w.Status.RequeueState; backsOff && state != nil && state.RequeueAt != nil {
+		why += "; requeues at " + state.RequeueAt.UTC().Format(time.RFC3339)
 	}
-	return ""
+	return why
 }
 
 // explanationLines renders an explanation as text.
@@ -140,8 +125,11 @@ func holderText(h *visibilityapi.Holder) string {
 	if h.Kept {
 		text += ", partly reserved and not used yet"
 	}
-	if h.Leaving {
+	switch {
+	case h.Leaving:
 		text += ", evicted, pods terminating"
+	case h.RunsUntil != nil:
+		text += ", will be preempted, runs until " + h.RunsUntil.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	return text
 }

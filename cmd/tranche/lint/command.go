@@ -37,24 +37,26 @@ type flags struct {
 func NewCommand() *cobra.Command {
 	f := flags{}
 	cmd := &cobra.Command{
-		Use:   "lint",
+		Use:   "lint FILE...",
 		Short: "Check manifests of queues, JobSets, Jobs and pods without a cluster",
 		Long:  help(),
-		Example: "  tranche lint -f queues/                                # a directory with subdirectories\n" +
+		Example: "  tranche lint queues/                                # a directory with subdirectories\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml\n" +
-			"  tranche lint -f queues/ --nodes nodes.yaml -o github   # annotations in a GitHub workflow\n" +
-			"  kustomize build . | tranche lint -f -\n" +
-			"  tranche lint -f jobset.yaml --snapshot cluster.tar.gz  # the queues of the cluster count, too",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+			"  tranche lint queues/ --nodes nodes.yaml -o github   # annotations in a GitHub workflow\n" +
+			"  kustomize build . | tranche lint -\n" +
+			"  tranche lint jobset.yaml --snapshot cluster.tar.gz  # the queues of the cluster count, too",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.files = append(f.files, args...)
+			return f.run(cmd)
+		},
 	}
-	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "directory or file with manifests, or - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "directory or file with manifests, or - for standard input, as FILE; may be repeated")
 	f.format.Add(cmd, output.JSON, output.YAML, output.SARIF, output.GitHub)
 	f.snapshot.AddAs(cmd, "snapshot of the cluster (a directory or an archive of tranche snapshot, or manifests), whose objects the manifests may refer to; - for standard input")
 	cmd.Flags().StringVar(&f.nodes, "nodes", "", "file with the nodes of the cluster (kubectl get nodes -o yaml), to compare flavors with; defaults to those of the snapshot")
 	cmd.Flags().StringVar(&f.config, "config", "", "file with the configuration of the manager; defaults to that of the snapshot, then to the default configuration")
 	cmd.Flags().BoolVar(&f.isStrict, "strict", false, "exit with 1 also if there are only warnings")
-	cmd.Flags().BoolVar(&f.fixes, "fix", false, "first rewrite objects of kueue.x-k8s.io/v1beta1 in v1beta2, in their files; all other text stays")
+	cmd.Flags().BoolVar(&f.fixes, "fix", false, "first rewrite objects of earlier versions of kueue.x-k8s.io in v1beta2, in their files; all other text stays")
 	return cmd
 }
 
@@ -92,11 +94,11 @@ opened, nodes, a configuration or a snapshot that are not readable.`)
 
 func (f *flags) run(cmd *cobra.Command) error {
 	if len(f.files) == 0 {
-		return exitcode.AsBadInput(errors.New("name manifests with -f; see tranche lint --help"))
+		return exitcode.AsUsage(cmd, errors.New("name a file or a directory with manifests"))
 	}
 	isNoStream := func(path string) bool { return path != snapshotfile.Stream }
 	if streams := slices.DeleteFunc(slices.Concat(f.files, []string{f.nodes, f.snapshot.Path}), isNoStream); len(streams) > 1 {
-		return exitcode.AsBadInput(errors.New("standard input can be read only once: name files instead, for --filename, --nodes or --snapshot"))
+		return exitcode.AsBadInput(errors.New("standard input can be read only once: name files instead, as manifests, for --nodes or for --snapshot"))
 	}
 	in := &input{stdin: cmd.InOrStdin(), report: cmd.ErrOrStderr(), fixes: f.fixes}
 	for _, path := range f.files {

@@ -85,7 +85,7 @@ func TestLint(t *testing.T) {
 		"the rest of that file":       {[]string{"-f", in("broken.yaml")}, "", 1, "1 object checked: 1 error", ""},
 		"a directory without objects": {[]string{"-f", in("empty")}, "", 2, "", "has no files with the extension"},
 		"no such file":                {[]string{"-f", in("nowhere")}, "", 2, "", "nowhere"},
-		"no manifests":                {nil, "", 2, "", "name manifests with -f"},
+		"no manifests":                {nil, "", 2, "", "name a file or a directory with manifests"},
 		"a wrong configuration":       {[]string{"-f", in("good"), "--config", in("config.yaml")}, "", 2, "", "unknown"},
 		"a queue of a snapshot":       {[]string{"-f", in("local.yaml"), "--snapshot", in("good")}, "", 0, "1 object checked: 0 errors", ""},
 		"no queue of a snapshot":      {[]string{"-f", in("local.yaml"), "--snapshot", in("other.yaml")}, "", 1, "there is no ClusterQueue ml", "1 error"},

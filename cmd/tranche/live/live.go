@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,12 +100,24 @@ func obstacle(ctx context.Context, reader client.Client) (string, error) {
 func whyNot(denied []string, workloads int64) string {
 	switch {
 	case len(denied) > 0:
-		return fmt.Sprintf("this needs the right to list %s in the whole cluster, as the ClusterRole %s grants it", strings.Join(denied, ", "), collect.ReaderRole)
+		return fmt.Sprintf("this needs the right to list %s in the whole cluster, as the ClusterRole %s grants it", kindsText(denied), collect.ReaderRole)
 	case workloads > maxWorkloads:
 		return fmt.Sprintf("the cluster has about %d quota Workloads, more than the %d that are read at once: run tranche snapshot -o cluster.tar.gz, and then this command "+
 			"with --snapshot cluster.tar.gz", workloads, maxWorkloads)
 	}
 	return ""
+}
+
+// kindsText names kinds, or the first of them and how many others there are. It names ClusterQueues if they are among many.
+func kindsText(kinds []string) string {
+	const clusterQueues = "clusterqueues.kueue.x-k8s.io"
+	switch {
+	case len(kinds) <= 2:
+		return strings.Join(kinds, " and ")
+	case slices.Contains(kinds, clusterQueues):
+		return fmt.Sprintf("%s and %d other kinds", clusterQueues, len(kinds)-1)
+	}
+	return fmt.Sprintf("%s and %d other kinds", kinds[0], len(kinds)-1)
 }
 
 // decides reports whether the engine reads a kind. The others are for other verbs, or say only how the quota Workloads that exist were made.

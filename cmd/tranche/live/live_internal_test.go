@@ -12,7 +12,12 @@ func TestWhyNot(t *testing.T) {
 		"a right is missing": {
 			[]string{"clusterqueues.kueue.x-k8s.io", "jobs.batch"},
 			maxWorkloads + 1,
-			"this needs the right to list clusterqueues.kueue.x-k8s.io, jobs.batch in the whole cluster, as the ClusterRole tranche-snapshot-reader grants it",
+			"this needs the right to list clusterqueues.kueue.x-k8s.io and jobs.batch in the whole cluster, as the ClusterRole tranche-snapshot-reader grants it",
+		},
+		"all rights in the cluster are missing": {
+			[]string{"namespaces", "resourceflavors.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io", "limitranges"},
+			0,
+			"this needs the right to list clusterqueues.kueue.x-k8s.io and 3 other kinds in the whole cluster, as the ClusterRole tranche-snapshot-reader grants it",
 		},
 		"a large cluster": {
 			nil, maxWorkloads + 1,

@@ -18,6 +18,24 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
 )
 
+// Lines are broken at spaces, and the rest is indented further. A word that is too long stays whole.
+func TestWrap(t *testing.T) {
+	name := strings.Repeat("n", 130)
+	long := "  1. raise nominalQuota of nvidia.com/gpu of flavor a100 in ClusterQueue research by 12 cpus – from 4 to 16 at least 1 x"
+	for text, want := range map[string]string{
+		"":                     "",
+		"no end":               "no end",
+		"  short\n\nnext\n":    "  short\n\nnext\n",
+		long + "\n":            long + "\n", // has 120 columns
+		long + "y, and more\n": strings.TrimSuffix(long, " x") + "\n      xy, and more\n",
+		"a " + name + " b\n":   "a\n    " + name + "\n    b\n",
+	} {
+		if got := output.Wrap(text); got != want {
+			t.Errorf("%q is wrapped as\n%s\nwant\n%s", text, got, want)
+		}
+	}
+}
+
 func TestFormat(t *testing.T) {
 	object := map[string]any{"name": "a < b", "items": []int{1}}
 	for args, want := range map[string]string{

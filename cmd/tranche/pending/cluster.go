@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 const (
@@ -41,8 +42,21 @@ type cluster struct {
 	predictedFrom *snapshot.Snapshot
 }
 
-// list returns the pending quota Workloads of the queues that the flags select.
+// list returns the pending quota Workloads of the queues that the flags select, and whether a manager keeps them up to date.
 func (c *cluster) list(ctx context.Context) (*List, error) {
+	l, err := c.pending(ctx)
+	why, _ := collect.WhyNoLeader(ctx, c, time.Now()) // the list is an answer without it
+	switch {
+	case err != nil && why != "":
+		return nil, fmt.Errorf("%w; %s", err, why)
+	case err != nil:
+		return nil, err
+	}
+	l.WithoutLeader = why
+	return l, nil
+}
+
+func (c *cluster) pending(ctx context.Context) (*List, error) {
 	queues, err := c.queues(ctx)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ type List struct {
 	Items   []Row     `json:"items"`
 	// WithoutStarts says why there are no expected starts but those that the manager has written. It is empty if there are.
 	WithoutStarts string `json:"withoutStarts,omitempty"`
+	// WithoutLeader is a sentence with the time since which no manager has led. It is empty if one does, or if that is not known.
+	WithoutLeader string `json:"withoutLeader,omitempty"`
 }
 
 // A Row is a pending quota Workload.
@@ -91,6 +93,11 @@ func (l *List) sort() {
 
 // write prints a table. Ages are those at some time.
 func (l *List) write(out io.Writer, format output.Format, now time.Time) error {
+	if l.WithoutLeader != "" {
+		if _, err := fmt.Fprintln(out, "This may be out of date: "+l.WithoutLeader); err != nil {
+			return err
+		}
+	}
 	if len(l.Items) == 0 {
 		_, err := fmt.Fprintln(out, "No pending quota Workloads.")
 		return err

@@ -39,8 +39,9 @@ const exitCodes = "\n\nExit code: 0 if nothing follows; 2 if something follows; 
 // limits is the part of the help about what the answer depends on.
 const limits = "The answer compares two simulations from the same snapshot, with and without the change, in which each stage ends when its maximum execution\n" +
 	"time has passed, or earlier, after the median time of the last 40 runs of the stage in JobSets of the same series. Times that depend on such\n" +
-	"estimates are marked: \"about\". A stage with neither never ends there: what waits for it has an unknown start. Later submissions and\n" +
-	"failures are not predicted."
+	"estimates are marked: \"about\". A stage with neither never ends there: what waits for it has an unknown start. Pods that are not ready in the\n" +
+	"snapshot are not ready before the manager has answered the change; then they are, unless earlier runs show how long that takes. Later\n" +
+	"submissions and failures are not predicted. There is no answer if a tree of Cohorts has more than --max-workloads quota Workloads."
 
 // NewCommand returns `tranche plan`.
 func NewCommand(version string) *cobra.Command {
@@ -48,17 +49,17 @@ func NewCommand(version string) *cobra.Command {
 	var files []string
 	var prune bool
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE",
+		Use:   "plan FILE...",
 		Short: "Predict what applying manifests changes for JobSets",
 		Long: "Predict what follows if manifests are applied: which objects change in which fields, and then which quota Workloads are newly admitted,\n" +
 			"delayed, preempted or evicted with the work that they lose, or can never fit. JobSets, and Jobs in queues, count as submitted. Nothing is written\n" +
 			"to the cluster.\n\n" + limits + exitCodes,
-		Example: "  tranche plan -f queues/                                        # the change for the cluster of the kubeconfig\n" +
-			"  tranche plan -f queues/ --snapshot cluster.tar.gz -o markdown  # as a comment of a pull request\n" +
-			"  kustomize build queues | tranche plan -f - --until 72h",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.checkStreams(files); err != nil {
+		Example: "  tranche plan queues/                                        # the change for the cluster of the kubeconfig\n" +
+			"  tranche plan queues/ --snapshot cluster.tar.gz -o markdown  # as a comment of a pull request\n" +
+			"  kustomize build queues | tranche plan - --until 72h",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files = append(files, args...)
+			if err := f.checkFiles(cmd, files); err != nil {
 				return err
 			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
@@ -78,10 +79,9 @@ func NewCommand(version string) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "directory or file with manifests to apply; - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "directory or file with manifests to apply, or - for standard input, as FILE; may be repeated")
 	cmd.Flags().BoolVar(&prune, "prune", false,
 		"also delete the ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, AdmissionChecks and WorkloadPriorityClasses that the manifests do not have")
-	_ = cmd.MarkFlagRequired("filename") // the flag exists
 	return cmd
 }
 
@@ -91,6 +91,7 @@ type flags struct {
 	snapshot  snapshotfile.Flags
 	configMap string
 	until     time.Duration
+	bound     simulator.Bound
 	format    output.Format
 	// withPods is true if the answer depends on the nodes of running pods.
 	withPods bool
@@ -101,6 +102,8 @@ func (f *flags) add(cmd *cobra.Command) {
 	f.snapshot.Add(cmd)
 	cmd.Flags().StringVar(&f.configMap, "config-map", apis.SystemNamespace+"/tranche-manager", "NAMESPACE/NAME of the ConfigMap with the configuration of the manager")
 	cmd.Flags().DurationVar(&f.until, "until", 24*time.Hour, "how long after the snapshot the simulations end")
+	f.bound.Setting = "--max-workloads"
+	cmd.Flags().IntVar(&f.bound.Workloads, "max-workloads", simulator.DefaultMaxWorkloads, "largest number of quota Workloads in one tree of Cohorts that is simulated")
 	f.format.Add(cmd, output.Wide, output.Markdown, output.JSON, output.YAML)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 	exitcode.SetUsage(cmd, exitcode.Failure)
@@ -128,6 +131,9 @@ func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.
 	if f.until <= 0 {
 		return nil, "", fmt.Errorf("--until is %s, must be positive", f.until)
 	}
+	if f.bound.Workloads <= 0 {
+		return nil, "", fmt.Errorf("--max-workloads is %d, must be positive", f.bound.Workloads)
+	}
 	s, err := f.read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
 		return nil, "", err
@@ -137,6 +143,9 @@ func (f *flags) plan(cmd *cobra.Command, change func(*snapshot.Snapshot) (*plan.
 	}
 	c, err := change(s)
 	if err != nil {
+		return nil, "", err
+	}
+	if err := c.Check(f.bound); err != nil {
 		return nil, "", err
 	}
 	if p, err = plan.New(c, &simulator.Durations{PastRuns: c.PastRuns()}, f.until); err != nil {
@@ -181,8 +190,11 @@ func (f *flags) read(ctx context.Context, stdin io.Reader, warnings io.Writer) (
 	return s, snapshotfile.PrintGaps(warnings, s.Gaps)
 }
 
-// checkStreams returns an error if more than one flag names standard input.
-func (f *flags) checkStreams(files []string) error {
+// checkFiles returns an error if no manifests are named, or if standard input is named more than once.
+func (f *flags) checkFiles(cmd *cobra.Command, files []string) error {
+	if len(files) == 0 {
+		return exitcode.AsUsage(cmd, errors.New("name a file or a directory with manifests"))
+	}
 	streams := 0
 	for _, path := range append(slices.Clone(files), f.snapshot.Path) {
 		if path == snapshotfile.Stream {
@@ -190,7 +202,7 @@ func (f *flags) checkStreams(files []string) error {
 		}
 	}
 	if streams > 1 {
-		return errors.New("standard input can be read only once: name files instead, for --filename or for --snapshot")
+		return errors.New("standard input can be read only once: name files instead, as manifests or for --snapshot")
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // completionTimeout is how long a person waits for completions.
@@ -60,15 +61,11 @@ func (f *flags) clusterQueues(ctx context.Context) ([]*kueue.ClusterQueue, error
 func quotaNames(queues []*kueue.ClusterQueue, args []string, begin string) []cobra.Completion {
 	var names []cobra.Completion
 	for _, q := range queues {
-		for _, group := range q.Spec.ResourceGroups {
-			for _, flavor := range group.Flavors {
-				for _, r := range flavor.Resources {
-					name := fmt.Sprintf("%s/%s/%s=", q.Name, flavor.Name, r.Name)
-					isNamed := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, name) })
-					if strings.HasPrefix(name, begin) && !isNamed {
-						names = append(names, name)
-					}
-				}
+		for fr := range ledger.QuotasOf(q.Spec.ResourceGroups) {
+			name := fmt.Sprintf("%s/%s/%s=", q.Name, fr.Flavor, fr.Resource)
+			isNamed := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, name) })
+			if strings.HasPrefix(name, begin) && !isNamed {
+				names = append(names, name)
 			}
 		}
 	}

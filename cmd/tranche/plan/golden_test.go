@@ -217,9 +217,11 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"--until is -1h0m0s, must be positive": {"-f", queues, "--snapshot", world, "--until", "-1h"},
-		"read the snapshot: stat nowhere":      {"-f", queues, "--snapshot", "nowhere"},
-		"read the manifests: stat nowhere":     {"-f", "nowhere", "--snapshot", world},
+		"--until is -1h0m0s, must be positive":   {"-f", queues, "--snapshot", world, "--until", "-1h"},
+		"--max-workloads is 0, must be positive": {"-f", queues, "--snapshot", world, "--max-workloads", "0"},
+		"the tree of ClusterQueue ml has 3 quota Workloads, more than 2 (--max-workloads): no simulated answer": {"-f", queues, "--snapshot", world, "--max-workloads", "2"},
+		"read the snapshot: stat nowhere":  {"-f", queues, "--snapshot", "nowhere"},
+		"read the manifests: stat nowhere": {"-f", "nowhere", "--snapshot", world},
 		"snapshot.json is missing, so that neither the version nor the time of the snapshot is known": {"-f", queues, "--snapshot", half},
 		`the format is "Snapshot" of "snapshot.tranche.dev/v0"`:                                       {"-f", queues, "--snapshot", old},
 		"the names in the snapshot are pseudonyms":                                                    {"-f", queues, "--snapshot", anonymized},

@@ -33,8 +33,10 @@ func writeText(out io.Writer, p *plan.Plan, format output.Format) error {
 			continue
 		}
 		w.printf("  %s %s\n", strings.ToLower(string(o.Action)), o)
-		for _, line := range fieldLines(o) {
-			w.printf("      %s\n", line)
+		if w.isWide || !isSubmission(o) {
+			for _, line := range fieldLines(o) {
+				w.printf("      %s\n", line)
+			}
 		}
 	}
 	if len(p.Queues) > 0 {
@@ -121,6 +123,11 @@ func actions(p *plan.Plan) string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
+// isSubmission reports whether a JobSet or a Job is created. Its fields are those that its user has written, and say nothing about what follows.
+func isSubmission(o *plan.ObjectChange) bool {
+	return o.Action == plan.Create && (o.Kind == "JobSet" || o.Kind == "Job")
+}
+
 // fieldLines describes the fields of an object.
 func fieldLines(o *plan.ObjectChange) []string {
 	var lines []string
@@ -128,6 +135,9 @@ func fieldLines(o *plan.ObjectChange) []string {
 		line := f.Path + ": " + cmp.Or(f.After, "absent")
 		if f.Before != "" {
 			line = fmt.Sprintf("%s: %s -> %s", f.Path, f.Before, cmp.Or(f.After, "absent"))
+		}
+		if f.IsUnnamed {
+			line += " (not in the manifest: changes only if an earlier apply had set it)"
 		}
 		lines = append(lines, line)
 	}

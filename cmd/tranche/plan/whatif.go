@@ -36,15 +36,15 @@ func newSubmitCommand(version string) *cobra.Command {
 	f := &flags{cluster: query.Flags{Version: version}}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "submit -f FILE",
+		Use:   "submit FILE...",
 		Short: "Predict when JobSets and Jobs would start, and for whom they would be in the way",
 		Long: "Predict when JobSets and Jobs would start if they were submitted now, and which others would be delayed or preempted for them. They need not\n" +
 			"exist.\n\n" + limits + exitCodes,
-		Example: "  tranche what-if submit -f jobset.yaml\n" +
-			"  tranche what-if submit -f jobset.yaml --snapshot cluster.tar.gz -o json",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.checkStreams(files); err != nil {
+		Example: "  tranche what-if submit jobset.yaml\n" +
+			"  tranche what-if submit jobset.yaml --snapshot cluster.tar.gz -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files = append(files, args...)
+			if err := f.checkFiles(cmd, files); err != nil {
 				return err
 			}
 			return f.answer(cmd, func(s *snapshot.Snapshot) (*plan.Change, error) {
@@ -57,8 +57,7 @@ func newSubmitCommand(version string) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with JobSets or Jobs; - for standard input; may be repeated")
-	_ = cmd.MarkFlagRequired("filename") // the flag exists
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "directory or file with JobSets or Jobs, or - for standard input, as FILE; may be repeated")
 	return cmd
 }
 

@@ -168,6 +168,9 @@ func WithoutVisibility(err error) string {
 		return "the visibility API is not installed (config/visibility, or visibility.enable of the chart), or you lack the role " +
 			"tranche-pending-workloads-localqueue-viewer"
 	}
+	if apierrors.IsServiceUnavailable(err) {
+		return "no manager serves the visibility API: none may be running"
+	}
 	return "the visibility API is not served: visibility.enable must be true in the manager's configuration, and config/visibility applied"
 }
 

@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
@@ -99,7 +98,7 @@ func TestRead(t *testing.T) {
 
 // TestLacks: only objects that exist are lacking, and nodes count only where they are lost.
 func TestLacks(t *testing.T) {
-	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "u", Labels: map[string]string{jobset.JobSetUIDKey: "v"}}, Status: batchv1.JobStatus{Active: 1}}
+	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: batchv1.JobStatus{Active: 1}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: new(true)}}}}
 	for name, c := range map[string]struct {
 		snapshot                   snapshot.Snapshot
@@ -114,7 +113,7 @@ func TestLacks(t *testing.T) {
 		"the configuration":   {snapshot: snapshot.Snapshot{Gaps: []snapshot.Gap{{Resource: "configmaps"}}}, plan: "the snapshot lacks configmaps"},
 		"nodes":               {snapshot: snapshot.Snapshot{Gaps: []snapshot.Gap{{Resource: "nodes"}}}, nodeLoss: "the snapshot lacks nodes"},
 		"other namespaces":    {snapshot: snapshot.Snapshot{OnlyNamespaces: []string{"a", "b"}}, plan: "the snapshot has only the namespaces a, b"},
-		"running pods":        {snapshot: snapshot.Snapshot{Jobs: []*batchv1.Job{running}}, nodeLoss: "the snapshot lacks the running pods of JobSets: take it with --pods"},
+		"running pods":        {snapshot: snapshot.Snapshot{Jobs: []*batchv1.Job{running}}, nodeLoss: "the snapshot lacks the running pods of JobSets and Jobs: take it with --pods"},
 		"no running pods":     {snapshot: snapshot.Snapshot{Jobs: []*batchv1.Job{running}, Pods: []*corev1.Pod{pod}}},
 	} {
 		t.Run(name, func(t *testing.T) {

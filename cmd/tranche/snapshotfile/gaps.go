@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -116,7 +115,7 @@ func LacksForNodeLoss(s *snapshot.Snapshot) string {
 	}
 	running := map[types.UID]bool{}
 	for _, job := range s.Jobs {
-		if job.Labels[jobset.JobSetUIDKey] != "" && job.Status.Active > 0 {
+		if job.Status.Active > 0 {
 			running[job.UID] = true
 		}
 	}
@@ -124,7 +123,7 @@ func LacksForNodeLoss(s *snapshot.Snapshot) string {
 		owner := metav1.GetControllerOf(pod)
 		return owner != nil && running[owner.UID]
 	}) {
-		return "the snapshot lacks the running pods of JobSets: take it with --pods"
+		return "the snapshot lacks the running pods of JobSets and Jobs: take it with --pods"
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package snapshotfile_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,6 +12,21 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 )
+
+// TestProgressElsewhere: where no user waits for it, the progress is one line.
+func TestProgressElsewhere(t *testing.T) {
+	var out bytes.Buffer
+	p := snapshotfile.NewProgress(&out)
+	p.Report("nodes", 1, 1)
+	p.Report("nodes", 2, 0)
+	p.Report("pods", 0, 0)
+	p.Report("jobs.batch", 40, 0)
+	p.Finish()
+	p.Finish()
+	if want := "read 42 objects of 3 kinds\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
 
 // TestProgressOnTerminal reads two resources on terminals of several widths: one line that each bar overwrites and clears, or whole lines if a bar
 // would not fit.

@@ -2,12 +2,9 @@
 package takeover
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,7 +130,7 @@ func (f *flags) carryOut(cmd *cobra.Command, p *Plan, act func(context.Context) 
 		return blocked
 	}
 	if !f.yes {
-		if err := confirm(cmd.InOrStdin(), out); err != nil {
+		if err := output.Confirm(cmd.InOrStdin(), out); err != nil {
 			return err
 		}
 	}
@@ -144,19 +141,4 @@ func (f *flags) carryOut(cmd *cobra.Command, p *Plan, act func(context.Context) 
 	}
 	_, err := fmt.Fprintf(out, "%s admits.\n", p.Engine)
 	return err
-}
-
-// confirm asks the user.
-func confirm(in io.Reader, out io.Writer) error {
-	if _, err := fmt.Fprint(out, "\nContinue? [y/N] "); err != nil {
-		return err
-	}
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return exitcode.AsBadInput(errors.New("not confirmed, nothing has changed: answer y, or use --yes"))
-	}
-	return nil
 }

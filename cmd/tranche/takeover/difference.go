@@ -25,7 +25,7 @@ func allDifferences() []difference {
 		{"pod sets whose flavors do not fit together get the first combination that fits, now or after preemption", choosesFlavors},
 		{text: "fairSharing and admissionFairSharing do not apply; resources are those of Tranche's configuration; waitForPodsReady stays Kueue's"},
 		{text: "why a Workload waits is in its condition tranche.dev/Waiting; Kueue writes that the ClusterQueue is inactive"},
-		{"quota is reserved for a Workload that has waited for reservation.after of Tranche's configuration (10m): smaller ones no longer overtake it without end", isBestEffort},
+		{"quota is reserved for a Workload that has waited for reservation.after of Tranche's configuration, if that is set: smaller ones no longer overtake it without end", isBestEffort},
 		{"the quota of a preemptor is reserved until its victims have terminated, and the same Workload is not preempted without end", preempts},
 		{"several Workloads of a ClusterQueue can preempt at the same time, and an admission that is not written yet is rolled back instead of preempted", preempts},
 		{"a stage of a JobSet reclaims quota only if all that its JobSet may hold at once could be reclaimed", reclaims},

@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -101,14 +100,6 @@ func TestUnreadable(t *testing.T) {
 	} {
 		if got := unreadable("ClusterQueues", err).Error(); !strings.HasSuffix(got, want) {
 			t.Errorf("the error is %q, want %q", got, want)
-		}
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false} {
-		if err := confirm(strings.NewReader(answer), io.Discard); (err == nil) != want {
-			t.Errorf("%q: %v, want confirmed %t", answer, err, want)
 		}
 	}
 }

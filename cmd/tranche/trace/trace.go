@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/output"
@@ -30,15 +31,16 @@ const stream = "-"
 
 // Flags are those of `tranche simulate` about traces.
 type Flags struct {
-	path, resource string
-	policies       []string
-	quota          map[string]string
-	format         output.Format
+	path, namespace, resource string
+	policies                  []string
+	quota                     map[string]string
+	format                    output.Format
 }
 
 // Add adds the flags to a command.
 func (f *Flags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.path, "trace", "", "replay this trace of jobs instead of a scenario, with the queues of --filename or --quota; - for standard input")
+	addNamespace(cmd, &f.namespace, "with --trace: the namespace of jobs for which the trace names none")
 	cmd.Flags().StringSliceVar(&f.policies, "policy", trace.Policies(), "with --trace: Staged admits JobSets stage by stage, Whole admits each for the sum of its stages. Settings of all queues may follow, as in Staged+StrictFIFO+Greedy: "+strings.Join(trace.Settings(), ", "))
 	cmd.Flags().StringVar(&f.resource, "resource", "", "with --trace: the resource of sizes and utilization; defaults to the extended resource that most jobs ask for")
 	cmd.Flags().StringToStringVar(&f.quota, "quota", nil, "with --trace: the quota of one ClusterQueue for all jobs, such as nvidia.com/gpu=64, instead of --filename")
@@ -51,7 +53,7 @@ func (f *Flags) IsSet() bool { return f.path != "" }
 
 // Refuse returns an error if flags are set that need a trace.
 func (f *Flags) Refuse(cmd *cobra.Command) error {
-	for _, name := range []string{"policy", "resource", "quota", "output"} {
+	for _, name := range []string{"namespace", "policy", "resource", "quota", "output"} {
 		if cmd.Flags().Changed(name) {
 			return exitcode.AsBadInput(fmt.Errorf("--%s is for traces: name one with --trace", name))
 		}
@@ -65,7 +67,7 @@ func (f *Flags) Run(cmd *cobra.Command, directories []string) error {
 	if err != nil {
 		return exitcode.AsBadInput(err)
 	}
-	arrivals, err := readTrace(f.path, cmd.InOrStdin())
+	arrivals, err := readTrace(f.path, f.namespace, cmd.InOrStdin())
 	if err != nil {
 		return exitcode.AsBadInput(err)
 	}
@@ -78,9 +80,28 @@ func (f *Flags) Run(cmd *cobra.Command, directories []string) error {
 		return err
 	}
 	if !f.format.IsText() {
-		return f.format.Write(cmd.OutOrStdout(), report)
+		err = f.format.Write(cmd.OutOrStdout(), report)
+	} else {
+		err = writeText(cmd.OutOrStdout(), report)
 	}
-	return writeText(cmd.OutOrStdout(), report)
+	return cmp.Or(err, verdict(report))
+}
+
+// verdict returns an error if jobs never start, under the policy with the most of them.
+func verdict(r *trace.Report) error {
+	most := 0
+	for i := range r.Policies {
+		most = max(most, r.Policies[i].Pending+r.Policies[i].LeftOut)
+	}
+	if most == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %s never start", most, jobs(r.Jobs))
+}
+
+// addNamespace adds the flag of a namespace.
+func addNamespace(cmd *cobra.Command, namespace *string, usage string) {
+	cmd.Flags().StringVarP(namespace, "namespace", "n", metav1.NamespaceDefault, usage)
 }
 
 // variants reads the policies, each of them once.
@@ -101,13 +122,13 @@ func (f *Flags) variants() ([]trace.Variant, error) {
 	return variants, nil
 }
 
-func readTrace(path string, stdin io.Reader) ([]*replay.Arrival, error) {
+func readTrace(path, namespace string, stdin io.Reader) ([]*replay.Arrival, error) {
 	in, err := open(path, stdin)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // it was only read
-	arrivals, err := trace.Read(in)
+	arrivals, err := trace.Read(in, namespace)
 	return arrivals, inFile(path, err)
 }
 
@@ -165,7 +186,10 @@ func (f *Flags) queues(cmd *cobra.Command, directories []string, arrivals []*rep
 // writeText prints a report.
 func writeText(out io.Writer, r *trace.Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, submitted over %s. Quota: %s %s.\n\n", plural(r.Jobs, "job"), span(r.SubmitSeconds), number(r.Quota), r.Resource)
+	for i := range r.Policies {
+		writeNeverStart(&b, r, &r.Policies[i])
+	}
+	fmt.Fprintf(&b, "%s, submitted over %s. Quota: %s %s.\n\n", jobs(r.Jobs), span(r.SubmitSeconds), number(r.Quota), r.Resource)
 	rows := [][]string{{"POLICY", "FINISHED", "STOPPED", "PENDING", "LEFT OUT", "EVICTIONS", "MAKESPAN", "HELD, HOURS", "OF QUOTA"}}
 	for i := range r.Policies {
 		p := &r.Policies[i]
@@ -203,16 +227,36 @@ func writeSizes(b *strings.Builder, r *trace.Report) {
 			// Sizes depend on the trace alone.
 			s := &r.Policies[j].Sizes[i]
 			row := []string{s.String(), strconv.Itoa(s.Jobs), r.Policies[j].Policy}
-			for _, seconds := range []float64{s.Wait.Mean, s.Wait.P50, s.Wait.P95, s.Wait.P99, s.Wait.Max, s.WaitAll.Mean, s.WaitAll.P50, s.WaitAll.P95, s.WaitAll.P99} {
-				row = append(row, span(seconds))
-			}
-			for _, factor := range []float64{s.Slowdown.Mean, s.Slowdown.P50, s.Slowdown.P95} {
-				row = append(row, fmt.Sprintf("%.1f", factor))
-			}
+			row = append(row, figures(s.Started, span, s.Wait.Mean, s.Wait.P50, s.Wait.P95, s.Wait.P99, s.Wait.Max)...)
+			row = append(row, figures(s.Finished, span, s.WaitAll.Mean, s.WaitAll.P50, s.WaitAll.P95, s.WaitAll.P99)...)
+			row = append(row, figures(s.Finished, factor, s.Slowdown.Mean, s.Slowdown.P50, s.Slowdown.P95)...)
 			rows = append(rows, row)
 		}
 	}
 	writeTable(b, rows)
+}
+
+// figures formats figures about some jobs, which are not known if there are none.
+func figures(n int, format func(float64) string, values ...float64) []string {
+	var texts []string
+	for _, v := range values {
+		if n == 0 {
+			texts = append(texts, "–")
+		} else {
+			texts = append(texts, format(v))
+		}
+	}
+	return texts
+}
+
+func factor(f float64) string { return fmt.Sprintf("%.1f", f) }
+
+// writeNeverStart says how many jobs never start, and why the first of them does not.
+func writeNeverStart(b *strings.Builder, r *trace.Report, p *trace.Policy) {
+	if i := slices.IndexFunc(p.Results, func(result trace.Result) bool { return result.Why != "" }); i >= 0 {
+		first := &p.Results[i]
+		fmt.Fprintf(b, "%s: %d of %s never start: %s/%s: %s\n", p.Policy, p.Pending+p.LeftOut, jobs(r.Jobs), first.Namespace, first.Name, first.Why)
+	}
 }
 
 // maxNamed is how many jobs a list of problems names.
@@ -221,8 +265,8 @@ const maxNamed = 5
 // writeProblems names jobs that do not start.
 func writeProblems(b *strings.Builder, p *trace.Policy) {
 	var lines []string
-	for name, why := range p.Inactive {
-		lines = append(lines, fmt.Sprintf("ClusterQueue %s admits nothing: %s", name, why))
+	for _, why := range p.Inactive {
+		lines = append(lines, why)
 	}
 	slices.Sort(lines)
 	named, unnamed := 0, 0
@@ -259,11 +303,11 @@ func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-func plural(n int, one string) string {
+func jobs(n int) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 job"
 	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return fmt.Sprintf("%d jobs", n)
 }
 
 // NewConvertCommand returns the verb that makes a trace from that of another system.
@@ -288,6 +332,7 @@ func NewConvertCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "format of the file: slurm or swf")
+	addNamespace(cmd, &conversion.Namespace, "namespace of all jobs")
 	cmd.Flags().StringVar(&conversion.Queue, "queue", "", "LocalQueue of all jobs; defaults to the name of the partition, or queue-NUMBER")
 	cmd.Flags().StringVar(&processor, "processor", string(corev1.ResourceCPU), "with --from swf: the resource that a processor becomes")
 	_ = cmd.MarkFlagRequired("from")
@@ -312,7 +357,7 @@ func convert(cmd *cobra.Command, path, from string, conversion *trace.Conversion
 	}
 	var reasons []string
 	for why, n := range converted.Skipped {
-		reasons = append(reasons, fmt.Sprintf("left out: %s that %s", plural(n, "job"), why))
+		reasons = append(reasons, fmt.Sprintf("left out: %s that %s", jobs(n), why))
 	}
 	slices.SortFunc(reasons, cmp.Compare[string])
 	for _, line := range reasons {

@@ -24,9 +24,8 @@ const (
 	maxManagedBy   = 63
 	maxPolicyName  = 128
 	maxVolumeClaim = 63
-	// podSuffix is as long as what the Job controller and the API server append to names.
-	podSuffix  = "-abcde"
-	nameSuffix = "abcde"
+	// podSuffix is as long as what the Job controller appends to names.
+	podSuffix = "-abcde"
 )
 
 // SetDefaults sets in the content of a JobSet what the mutating webhook of the JobSet controller sets, and the schema requires: names of rules.
@@ -51,10 +50,7 @@ type Problem struct {
 
 // Check returns what the validating webhook rejects when a JobSet is created. What depends on the cluster is left out: existing PersistentVolumeClaims.
 func Check(js *jobsetapi.JobSet) []Problem {
-	w := &webhook{JobSet: js, name: js.Name}
-	if w.name == "" {
-		w.name = js.GenerateName + nameSuffix
-	}
+	w := &webhook{JobSet: js}
 	w.check()
 	return w.problems
 }
@@ -62,7 +58,6 @@ func Check(js *jobsetapi.JobSet) []Problem {
 // A webhook collects the problems of one JobSet.
 type webhook struct {
 	*jobsetapi.JobSet
-	name     string
 	problems []Problem
 }
 
@@ -140,7 +135,7 @@ func (w *webhook) checkJob(i int) {
 func (w *webhook) checkJobNames(job *jobsetapi.ReplicatedJob, path string) {
 	const cure = "write a shorter name of the JobSet or of the ReplicatedJob, of lower-case letters, digits and -"
 	before := len(w.problems)
-	longest := fmt.Sprintf("%s-%s-%d", w.name, job.Name, job.Replicas-1)
+	longest := fmt.Sprintf("%s-%s-%d", w.Name, job.Name, job.Replicas-1)
 	w.addLabel(path+".name", "the name of a Job", longest, cure)
 	if completions := job.Template.Spec.Completions; len(w.problems) == before && completions != nil && isIndexed(job) {
 		w.addLabel(path+".name", "the name of a pod", fmt.Sprintf("%s-%d", longest, *completions-1)+podSuffix, cure)
@@ -198,11 +193,11 @@ func (w *webhook) checkCoordinator() {
 		return
 	}
 	const path = "spec.coordinator"
-	subdomain := w.name
+	subdomain := w.Name
 	if n := w.Spec.Network; n != nil && n.Subdomain != "" {
 		subdomain = n.Subdomain
 	}
-	endpoint := fmt.Sprintf("%s-%s-%d-%d.%s", w.name, c.ReplicatedJob, c.JobIndex, c.PodIndex, subdomain)
+	endpoint := fmt.Sprintf("%s-%s-%d-%d.%s", w.Name, c.ReplicatedJob, c.JobIndex, c.PodIndex, subdomain)
 	if wrong := validation.IsValidLabelValue(endpoint); len(wrong) > 0 {
 		w.add(path, fmt.Sprintf("the value of the label %s would be %q: %s", jobset.CoordinatorKey, endpoint, strings.Join(wrong, "; ")),
 			"write a shorter name of the JobSet, of the ReplicatedJob or of spec.network.subdomain")
@@ -238,7 +233,7 @@ func (w *webhook) checkVolumeClaims() {
 			if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
 				w.add(path, fmt.Sprintf("%q: %s", name, strings.Join(wrong, "; ")), "correct the name")
 			}
-			if claim := name + "-" + w.name; len(claim) > maxVolumeClaim {
+			if claim := name + "-" + w.Name; len(claim) > maxVolumeClaim {
 				w.add(path, fmt.Sprintf("the name of the claim would be %q, with %d characters, may have %d", claim, len(claim), maxVolumeClaim), "write a shorter name")
 			}
 			w.checkMounts(path, name)

@@ -1,4 +1,4 @@
-// Package upgrade rewrites objects of kueue.x-k8s.io/v1beta1 in v1beta2, by edits of their text.
+// Package upgrade rewrites objects of earlier versions of kueue.x-k8s.io in v1beta2, by edits of their text.
 //
 // Of returns the edits of an object, and Apply applies those of all objects of a file.
 package upgrade
@@ -17,8 +17,11 @@ import (
 	"github.com/tranche-dev/tranche/manifest"
 )
 
-// PreviousVersion is the version of Kueue's API that is rewritten.
-const PreviousVersion = "v1beta1"
+// PreviousVersion is the version of Kueue's API that is rewritten. Cohorts and Topologies are also rewritten from the version in which they began.
+const (
+	PreviousVersion = "v1beta1"
+	firstVersion    = "v1alpha1"
+)
 
 // An Edit replaces text at a place of a file. It inserts text if Old is empty.
 type Edit struct {
@@ -32,7 +35,8 @@ type Edit struct {
 // Of returns the edits that rewrite an object, if it is of the old version and they suffice.
 func Of(o *manifest.Object) (edits []Edit, canUpgrade bool) {
 	gvk := o.GVK
-	if gvk.Group != kueue.SchemeGroupVersion.Group || gvk.Version != PreviousVersion {
+	isFirst := gvk.Version == firstVersion && (gvk.Kind == "Cohort" || gvk.Kind == "Topology")
+	if gvk.Group != kueue.SchemeGroupVersion.Group || gvk.Version != PreviousVersion && !isFirst {
 		return nil, false
 	}
 	e := &editor{object: o}
@@ -54,6 +58,10 @@ func Of(o *manifest.Object) (edits []Edit, canUpgrade bool) {
 		e.replaceValue(fungibility, "whenCanBorrow", "Borrow")
 		e.replaceValue(fungibility, "whenCanPreempt", "Preempt")
 		canUpgrade = e.nestChecks(spec)
+	case "Cohort":
+		if key, _ := manifest.Child(spec, "parent"); key != nil && isFirst {
+			e.replace(key, "parent", "parentName")
+		}
 	case "Workload":
 		canUpgrade = e.upgradeWorkload(spec)
 	}

@@ -1,0 +1,133 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// pendingPods returns why pods of an admitted quota Workload are not ready: a sentence for each reason, with the number of pods and the name of one. There is none if
+// all are ready, if nothing is known yet, or if the user may not read pods: the answer is one without it.
+func (c *cluster) pendingPods(ctx context.Context, w *kueue.Workload) []string {
+	isTrue := func(conditionType string) bool {
+		return apimeta.IsStatusConditionTrue(w.Status.Conditions, conditionType)
+	}
+	labels := client.MatchingLabels{}
+	switch {
+	case !isTrue(kueue.WorkloadAdmitted) || isTrue(kueue.WorkloadPodsReady) || isTrue(kueue.WorkloadFinished) || isTrue(kueue.WorkloadEvicted):
+		return nil
+	case w.Labels[apis.JobSetLabel] != "":
+		labels[jobset.JobSetNameKey] = w.Labels[apis.JobSetLabel]
+	case w.Labels[apis.JobLabel] != "":
+		labels[batchv1.JobNameLabel] = w.Labels[apis.JobLabel]
+	default:
+		return nil
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(w.Namespace), labels); err != nil {
+		return nil
+	}
+	own := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return !slices.ContainsFunc(w.Spec.PodSets, func(set kueue.PodSet) bool { return string(set.Name) == pod.Labels[apis.PodSetLabel] })
+	})
+	return podLines(own, func(pod *corev1.Pod) string { return c.lastWarning(ctx, pod) })
+}
+
+// podLines returns a sentence for each reason why pods are not ready. warning returns the last Event of a pod that warns.
+func podLines(pods []corev1.Pod, warning func(*corev1.Pod) string) []string {
+	var reasons []string
+	names := map[string][]string{}
+	warned := map[string]string{} // one pod tells for all of a state: an Event costs a request
+	for i := range pods {
+		pod := &pods[i]
+		why, isKnown := notReady(pod)
+		if why == "" {
+			continue
+		}
+		if !isKnown {
+			if _, asked := warned[why]; !asked {
+				warned[why] = warning(pod)
+			}
+			if warned[why] != "" {
+				why += ": " + warned[why]
+			}
+		}
+		if names[why] == nil {
+			reasons = append(reasons, why)
+		}
+		names[why] = append(names[why], pod.Name)
+	}
+	var lines []string
+	for _, why := range reasons {
+		slices.Sort(names[why])
+		lines = append(lines, fmt.Sprintf("%s: %s", podsText(names[why]), why))
+	}
+	return lines
+}
+
+func podsText(names []string) string {
+	if len(names) == 1 {
+		return "pod " + names[0]
+	}
+	return fmt.Sprintf("%d pods, such as %s", len(names), names[0])
+}
+
+// notReady returns why a pod is not ready, or "" if it is, or has ended or will. It is not known if only an Event may tell.
+func notReady(pod *corev1.Pod) (why string, isKnown bool) {
+	condition := func(conditionType corev1.PodConditionType) *corev1.PodCondition {
+		for i := range pod.Status.Conditions {
+			if pod.Status.Conditions[i].Type == conditionType {
+				return &pod.Status.Conditions[i]
+			}
+		}
+		return nil
+	}
+	if ready := condition(corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue || pod.DeletionTimestamp != nil ||
+		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return "", true
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
+			return fmt.Sprintf("container %s waits: %s", status.Name, strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")), true
+		}
+	}
+	switch scheduled := condition(corev1.PodScheduled); {
+	case scheduled == nil || pod.Spec.NodeName == "" && scheduled.Message == "":
+		return "no node yet", false
+	case scheduled.Status != corev1.ConditionTrue:
+		return "no node: " + scheduled.Message, true
+	case pod.Status.Phase == corev1.PodRunning:
+		return "running, but not ready yet", false
+	}
+	return "containers not created yet", false
+}
+
+// lastWarning returns the last Event about a pod that is a warning, or "".
+func (c *cluster) lastWarning(ctx context.Context, pod *corev1.Pod) string {
+	var events corev1.EventList
+	about := client.MatchingFields{"involvedObject.kind": "Pod", "involvedObject.name": pod.Name, "type": corev1.EventTypeWarning}
+	if err := c.List(ctx, &events, client.InNamespace(pod.Namespace), about); err != nil || len(events.Items) == 0 {
+		return ""
+	}
+	last := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return at(&a).Compare(at(&b)) })
+	return strings.Join(strings.Fields(last.Reason+": "+last.Message), " ")
+}
+
+// at returns when an Event was last seen. The two APIs of Events fill different fields.
+func at(event *corev1.Event) time.Time {
+	if event.LastTimestamp.IsZero() {
+		return event.EventTime.Time
+	}
+	return event.LastTimestamp.Time
+}
