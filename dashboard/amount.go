@@ -1,9 +1,40 @@
 package dashboard
 
-import "github.com/tranche-dev/tranche/dashboard/internal/amounts"
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
 
 // An Amount is a quantity of a resource for readers.
-type Amount = amounts.Amount
+type Amount struct {
+	Resource corev1.ResourceName `json:"resource"`
+	// Flavor is missing if none is assigned.
+	Flavor string `json:"flavor,omitempty"`
+	// Amount is in the usual form of the resource, such as 16, 500m or 64Gi.
+	Amount string `json:"amount"`
+}
+
+// units returns an amount in the unit of its resource: CPUs, bytes, or pieces.
+func units(name corev1.ResourceName, a quota.Amount) float64 {
+	if name == corev1.ResourceCPU {
+		return float64(a) / 1000
+	}
+	return float64(a)
+}
+
+// amountsOf returns amounts in the order of their resources.
+func amountsOf(sums map[corev1.ResourceName]quota.Amount) []Amount {
+	var all []Amount
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		q := sums[name].Quantity(name)
+		all = append(all, Amount{Resource: name, Amount: q.String()})
+	}
+	return all
+}
 
 // amountsHeld returns charges for readers.
 func amountsHeld(charges []charge) []Amount {

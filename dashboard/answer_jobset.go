@@ -15,7 +15,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
-	"github.com/tranche-dev/tranche/dashboard/internal/spans"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
@@ -109,9 +108,6 @@ type EvictionCount struct {
 	Count  int32  `json:"count"`
 }
 
-// A Span is a time in which a stage did one thing.
-type Span = spans.Span
-
 // A jobSetReader computes the answer about one JobSet.
 type jobSetReader struct {
 	m       *Model
@@ -134,8 +130,7 @@ func (m *Model) JobSet(v Viewer, objects *JobSetObjects, now time.Time) JobSetAn
 		recorded: jobsetstatus.TimelineOf(objects.JobSet), current: jobsetstatus.TimelineOf(objects.JobSet),
 	}
 	js := objects.JobSet
-	row := &jobSet{key: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}, queue: string(jobsetstate.QueueOf(js)), created: js.CreationTimestamp.Time}
-	row.restarts = js.Status.Restarts
+	row := &jobSet{key: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}, queue: string(jobsetstate.QueueOf(js)), created: js.CreationTimestamp.Time, restarts: js.Status.Restarts}
 	row.state, row.reason, row.message = stateOfJobSet(js)
 	answer := JobSetAnswer{JobSetRow: m.jobSetRow(v, row), Now: now, Stages: []StageAnswer{}, OmittedStages: r.recorded.Omitted, Gap: m.redact(v, objects.Gap), WithoutSets: m.redact(v, objects.WithoutSets)}
 	if err := r.planStages(); err != nil {
@@ -154,7 +149,8 @@ func (r *jobSetReader) planStages() (err error) {
 	if jobsetstate.QueueOf(r.objects.JobSet) == "" {
 		plan = stageplan.NewUnqueued
 	}
-	if r.plan, err = plan(&r.objects.JobSet.Spec); err != nil {
+	restored, _ := stageplan.Restored(r.objects.JobSet)
+	if r.plan, err = plan(&restored.Spec); err != nil {
 		r.plan = &stageplan.Plan{}
 		return err
 	}
@@ -308,7 +304,7 @@ func (r *jobSetReader) recordedSpans(stage string, w *kueue.Workload) []Span {
 	}
 	var all []Span
 	for _, e := range slices.Backward(t.Earlier) {
-		all = append(all, spans.Between(spans.Marks{Queued: e.Queued.Time, Admitted: e.Admitted.Time, Ready: timeOf(e.Ready), End: e.End.Time})...)
+		all = append(all, spansBetween(spanMarks{Queued: e.Queued.Time, Admitted: e.Admitted.Time, Ready: timeOf(e.Ready), End: e.End.Time})...)
 	}
 	return append(all, r.lastRecorded(t, w)...)
 }
@@ -325,7 +321,7 @@ func (r *jobSetReader) lastRecorded(t *apis.StageTimes, w *kueue.Workload) []Spa
 	if t.Finished != nil {
 		end = t.Finished.Time
 	}
-	return spans.Between(spans.Marks{Queued: t.Queued.Time, Admitted: t.Admitted.Time, Ready: timeOf(t.Ready), End: end})
+	return spansBetween(spanMarks{Queued: t.Queued.Time, Admitted: t.Admitted.Time, Ready: timeOf(t.Ready), NotReady: timeOf(t.NotReadySince), End: end})
 }
 
 // currentSpans returns the spans that a quota Workload shows.
@@ -340,13 +336,13 @@ func (r *jobSetReader) currentSpans(st *stageplan.Stage, w *kueue.Workload) []Sp
 		if c := quotaworkload.FindTrue(w, kueue.WorkloadEvicted); c != nil && c.LastTransitionTime.After(from) {
 			from = c.LastTransitionTime.Time
 		}
-		return []Span{{Kind: spans.Waiting, From: from}}
+		return []Span{{Kind: spanWaiting, From: from}}
 	}
 	t := timesOf(&r.current, st.Name)
 	if t == nil {
 		return nil
 	}
-	m := spans.Marks{Queued: r.queuedSince(st, w), Admitted: t.Admitted.Time, Ready: timeOf(t.Ready)}
+	m := spanMarks{Queued: r.queuedSince(st, w), Admitted: t.Admitted.Time, Ready: timeOf(t.Ready), NotReady: timeOf(t.NotReadySince)}
 	if c := quotaworkload.FindTrue(w, kueue.WorkloadQuotaReserved); c != nil {
 		m.Reserved = c.LastTransitionTime.Time
 	}
@@ -356,9 +352,9 @@ func (r *jobSetReader) currentSpans(st *stageplan.Stage, w *kueue.Workload) []Sp
 	if s.state == Finished || s.state == Evicting {
 		m.End = s.since
 	}
-	shown := spans.Between(m)
+	shown := spansBetween(m)
 	if s.state == Evicting {
-		shown = append(shown, Span{Kind: spans.Evicting, From: s.since})
+		shown = append(shown, Span{Kind: spanEvicting, From: s.since})
 	}
 	return shown
 }

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 )
 
 // A NamespaceRow is a namespace that has JobSets or quota Workloads.
@@ -20,5 +18,5 @@ func (m *Model) Namespaces(v Viewer, text string, w Window) Page[NamespaceRow] {
 	text = strings.ToLower(text)
 	names := slices.Sorted(maps.Keys(m.namespaces))
 	matches := func(name string) bool { return strings.Contains(name, text) && v.seesNamespace(name) }
-	return pages.Of(w, slices.All(names), matches, func(_ int, name string) NamespaceRow { return NamespaceRow{name, m.namespaces[name]} })
+	return pageOf(w, slices.All(names), matches, func(_ int, name string) NamespaceRow { return NamespaceRow{name, m.namespaces[name]} })
 }

@@ -8,8 +8,6 @@ import (
 
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 )
 
 // Filters of queues by what is remarkable about them.
@@ -52,9 +50,9 @@ func (m *Model) Queues(v Viewer, f QueueFilter, w Window) Page[*QueueRow] {
 			}
 		}
 	}
-	return pages.Of(w, all, matches, func(_ int, row *QueueRow) *QueueRow {
+	return pageOf(w, all, matches, func(_ int, row *QueueRow) *QueueRow {
 		redacted := m.redactRow(v, row)
-		redacted.Message = pages.Shortened(redacted.Message)
+		redacted.Message = shortened(redacted.Message)
 		return redacted
 	})
 }
@@ -192,7 +190,7 @@ func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) 
 func (q *localQueue) answer(m *Model, v Viewer) LocalQueueAnswer {
 	a := LocalQueueAnswer{Namespace: q.key.Namespace, Name: q.key.Name, Stop: q.stop, Pending: q.pending, Holding: q.holding}
 	if q.inactive != nil {
-		a.Reason, a.Message = q.inactive.Reason, pages.Shortened(m.redact(v, q.inactive.Message))
+		a.Reason, a.Message = q.inactive.Reason, shortened(m.redact(v, q.inactive.Message))
 	}
 	return a
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
-	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 )
 
 // A WorkloadFilter selects quota Workloads of a ClusterQueue.
@@ -62,7 +61,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 	from := q.list(f.List)
 	convert := func(rank int, w *workload) WorkloadRow {
 		row := w.row(m, v)
-		row.Message = pages.Shortened(row.Message)
+		row.Message = shortened(row.Message)
 		if from == q.pending && !m.isPartial {
 			row.Position = &rank
 		}
@@ -70,7 +69,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 	}
 	isFiltered := f.Namespace != "" || f.Queue != "" || f.Text != ""
 	if !isFiltered && f.State == "" {
-		return pages.OfList(w, from, convert), true
+		return pageOfList(w, from, convert), true
 	}
 	f.Text = strings.ToLower(f.Text)
 	matches := func(w *workload) bool {
@@ -81,7 +80,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 		return (f.Namespace == "" || w.key.Namespace == f.Namespace) && (f.Queue == "" || w.localQueue.key.Name == f.Queue) &&
 			(f.State == "" || w.state == f.State) && (strings.Contains(w.key.Name, f.Text) || strings.Contains(w.ownerName, f.Text))
 	}
-	return pages.Of(w, from.From(0), matches, convert), true
+	return pageOf(w, from.From(0), matches, convert), true
 }
 
 // list returns the list of a name: that of pending quota Workloads for an unknown name.

@@ -355,14 +355,7 @@ func TestJobSet(t *testing.T) {
 	answer := m.JobSet(dashboard.Viewer{}, &dashboard.JobSetObjects{JobSet: js, Workloads: []*kueue.Workload{load, train, check}}, at(70))
 	var lines []string
 	for _, st := range answer.Stages {
-		line := fmt.Sprintf("%s %s pods=%d after=%v", st.Name, st.State, st.Pods, st.After)
-		for _, s := range st.Spans {
-			to := "now"
-			if s.To != nil {
-				to = fmt.Sprint(s.To.Unix() - start.Unix())
-			}
-			line += fmt.Sprintf(" %s %d-%s", s.Kind, s.From.Unix()-start.Unix(), to)
-		}
+		line := fmt.Sprintf("%s %s pods=%d after=%v%s", st.Name, st.State, st.Pods, st.After, chart(&st))
 		lines = append(lines, fmt.Sprintf("%s held=%d idle=%d evictions=%v", line, st.HeldSeconds[gpu], st.IdleSeconds[gpu], st.Evictions))
 	}
 	want := []string{

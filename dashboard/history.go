@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/dashboard/internal/amounts"
 )
 
 // SampleInterval is how often Sample should be called, and maxSamples how many samples are kept: those of four hours.
@@ -44,7 +43,7 @@ func (m *Model) Sample(now time.Time) {
 		s.pending = cutHead(append(s.pending, float32(q.waiting)))
 		used := map[quota.FlavorResource][]float32{}
 		for _, l := range m.limitsOf(q) {
-			used[l.FlavorResource] = cutHead(append(s.used[l.FlavorResource], float32(amounts.Units(l.Resource, q.usageOf(l.FlavorResource).reserved))))
+			used[l.FlavorResource] = cutHead(append(s.used[l.FlavorResource], float32(units(l.Resource, q.usageOf(l.FlavorResource).reserved))))
 		}
 		s.used = used
 	}
@@ -88,7 +87,7 @@ func (m *Model) historyOf(q *clusterQueue, now time.Time) HistoryAnswer {
 	answer.Pending = h.values(s.pending, float64(q.waiting))
 	for _, l := range m.limitsOf(q) {
 		answer.Used = append(answer.Used, UsedAnswer{
-			Flavor: string(l.Flavor), Resource: l.Resource, Values: h.values(s.used[l.FlavorResource], amounts.Units(l.Resource, q.usageOf(l.FlavorResource).reserved)),
+			Flavor: string(l.Flavor), Resource: l.Resource, Values: h.values(s.used[l.FlavorResource], units(l.Resource, q.usageOf(l.FlavorResource).reserved)),
 		})
 	}
 	return answer

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/dashboard/internal/pages"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
@@ -163,11 +162,11 @@ func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 	f.Text = strings.ToLower(f.Text)
 	convert := func(_ int, js *jobSet) JobSetRow {
 		row := m.jobSetRow(v, js)
-		row.Progress, row.Message = pages.Shortened(row.Progress), pages.Shortened(row.Message)
+		row.Progress, row.Message = shortened(row.Progress), shortened(row.Message)
 		return row
 	}
 	if v.seesAllJobSets() && f == (JobSetFilter{}) {
-		answer.Page = pages.OfList(w, m.jobSets, convert)
+		answer.Page = pageOfList(w, m.jobSets, convert)
 		return answer
 	}
 	matches := func(js *jobSet) bool {
@@ -178,7 +177,7 @@ func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
 		return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
 			(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
 	}
-	answer.Page = pages.Of(w, m.jobSets.From(0), matches, convert)
+	answer.Page = pageOf(w, m.jobSets.From(0), matches, convert)
 	return answer
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
-	"github.com/tranche-dev/tranche/dashboard/internal/queuespec"
 )
 
 // A clusterQueue has the facts of a ClusterQueue, or the quota Workloads that name one that was not observed.
@@ -20,7 +19,7 @@ type clusterQueue struct {
 	// From the spec.
 	cohort, strategy, stop string
 	weight                 float64
-	limits                 []queuespec.Limit
+	limits                 []flavorLimit
 	// isUsageBased is true if past usage orders its LocalQueues, too.
 	isUsageBased bool
 	// From the status, as the manager last wrote it.
@@ -42,7 +41,7 @@ type clusterQueue struct {
 type cohort struct {
 	parent string
 	weight float64
-	limits []queuespec.Limit
+	limits []flavorLimit
 	share  *int64
 }
 
@@ -84,12 +83,12 @@ func (m *Model) observeClusterQueue(object *kueue.ClusterQueue) {
 	q := m.clusterQueue(object.Name)
 	q.exists = true
 	spec, status := &object.Spec, &object.Status
-	q.cohort, q.strategy, q.stop = string(spec.CohortName), string(spec.QueueingStrategy), queuespec.StopOf(spec.StopPolicy)
-	q.weight, q.limits = queuespec.WeightOf(spec.FairSharing), queuespec.LimitsIn(spec.ResourceGroups)
+	q.cohort, q.strategy, q.stop = string(spec.CohortName), string(spec.QueueingStrategy), stopOf(spec.StopPolicy)
+	q.weight, q.limits = weightOf(spec.FairSharing), limitsIn(spec.ResourceGroups)
 	q.isUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
-	q.inactive = queuespec.InactiveOf(status.Conditions, kueue.ClusterQueueActive)
+	q.inactive = inactiveOf(status.Conditions, kueue.ClusterQueueActive)
 	q.waiting, q.reserving, q.admitted = status.PendingWorkloads, status.ReservingWorkloads, status.AdmittedWorkloads
-	q.reserved, q.used, q.share = queuespec.AmountsUsed(status.FlavorsReservation), queuespec.AmountsUsed(status.FlavorsUsage), queuespec.ShareOf(status.FairSharing)
+	q.reserved, q.used, q.share = amountsUsed(status.FlavorsReservation), amountsUsed(status.FlavorsUsage), shareOf(status.FairSharing)
 	m.tree = nil
 }
 
@@ -148,8 +147,8 @@ func (q *clusterQueue) usageOf(fr quota.FlavorResource) usage {
 
 // limitsOf returns the limits of the spec, each flavor and resource once, and those without quota that quota Workloads hold: a flavor or resource
 // was removed from the spec. The latter are missing if not all quota Workloads are observed.
-func (m *Model) limitsOf(q *clusterQueue) []queuespec.Limit {
-	limits, isListed, unlisted := []queuespec.Limit{}, map[quota.FlavorResource]bool{}, map[quota.FlavorResource]bool{}
+func (m *Model) limitsOf(q *clusterQueue) []flavorLimit {
+	limits, isListed, unlisted := []flavorLimit{}, map[quota.FlavorResource]bool{}, map[quota.FlavorResource]bool{}
 	for _, l := range q.limits {
 		if !isListed[l.FlavorResource] {
 			isListed[l.FlavorResource] = true
@@ -170,15 +169,15 @@ func (m *Model) limitsOf(q *clusterQueue) []queuespec.Limit {
 		}
 	}
 	for _, fr := range slices.SortedFunc(maps.Keys(unlisted), quota.FlavorResource.Compare) {
-		limits = append(limits, queuespec.Limit{FlavorResource: fr, Quota: quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}, IsUnlisted: true})
+		limits = append(limits, flavorLimit{FlavorResource: fr, Quota: quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}, IsUnlisted: true})
 	}
 	return limits
 }
 
 func (m *Model) observeCohort(object *kueue.Cohort) {
 	m.cohorts[object.Name] = &cohort{
-		parent: string(object.Spec.ParentName), weight: queuespec.WeightOf(object.Spec.FairSharing), limits: queuespec.LimitsIn(object.Spec.ResourceGroups),
-		share: queuespec.ShareOf(object.Status.FairSharing),
+		parent: string(object.Spec.ParentName), weight: weightOf(object.Spec.FairSharing), limits: limitsIn(object.Spec.ResourceGroups),
+		share: shareOf(object.Status.FairSharing),
 	}
 	m.tree = nil
 }
@@ -196,8 +195,8 @@ func (m *Model) localQueue(key types.NamespacedName) *localQueue {
 
 func (m *Model) observeLocalQueue(object *kueue.LocalQueue) {
 	q := m.localQueue(types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-	q.exists, q.stop = true, queuespec.StopOf(object.Spec.StopPolicy)
-	q.inactive = queuespec.InactiveOf(object.Status.Conditions, kueue.LocalQueueActive)
+	q.exists, q.stop = true, stopOf(object.Spec.StopPolicy)
+	q.inactive = inactiveOf(object.Status.Conditions, kueue.LocalQueueActive)
 	q.move(m, string(object.Spec.ClusterQueue))
 }
 

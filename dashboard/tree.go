@@ -10,8 +10,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/dashboard/internal/amounts"
-	"github.com/tranche-dev/tranche/dashboard/internal/queuespec"
 )
 
 // The kinds of QueueRows.
@@ -176,7 +174,7 @@ func (b *treeBuilder) cutCycles() {
 	}
 }
 
-func (b *treeBuilder) limit(node *quota.Node, limits []queuespec.Limit) {
+func (b *treeBuilder) limit(node *quota.Node, limits []flavorLimit) {
 	quotas := map[quota.ID]quota.Quota{}
 	for _, l := range limits {
 		quotas[b.quota.Index.ID(l.FlavorResource)] = l.Quota
@@ -255,7 +253,7 @@ func (b *treeBuilder) fillCohort(row *QueueRow, below *sum) {
 	}
 	if c := b.m.cohorts[row.Name]; c != nil {
 		for _, l := range c.limits {
-			below.bar(l.FlavorResource).Nominal += amounts.Units(l.Resource, l.Nominal)
+			below.bar(l.FlavorResource).Nominal += units(l.Resource, l.Nominal)
 		}
 		row.setShare(c.share, c.weight)
 	}
@@ -290,11 +288,11 @@ func (b *treeBuilder) clusterQueueRow(q *clusterQueue, path []string) *QueueRow 
 	return row
 }
 
-func (b *treeBuilder) bar(q *clusterQueue, l queuespec.Limit) Bar {
+func (b *treeBuilder) bar(q *clusterQueue, l flavorLimit) Bar {
 	fr := l.FlavorResource
 	u := q.usageOf(fr)
 	free := max(0, b.leaves[q].Available(b.quota.Index.ID(fr)))
-	in := func(a quota.Amount) float64 { return amounts.Units(fr.Resource, a) }
+	in := func(a quota.Amount) float64 { return units(fr.Resource, a) }
 	bar := Bar{
 		Flavor: string(fr.Flavor), Resource: fr.Resource, Nominal: in(l.Nominal), Used: in(u.reserved), Reserved: in(max(0, u.reserved.Minus(u.admitted))),
 		Idle: new(in(min(q.charges[Starting][fr], u.reserved))),

@@ -44,6 +44,24 @@ func tree(page dashboard.Page[*dashboard.QueueRow]) []string {
 	return lines
 }
 
+// Kueue's messages about an inactive ClusterQueue are no sentences.
+func TestInactiveQueue(t *testing.T) {
+	for message, want := range map[string]string{
+		"Can't admit new workloads: is stopped.":                                          "the ClusterQueue is stopped.",
+		"Can't admit new workloads: references missing ResourceFlavor(s): a100.":          "the ClusterQueue references missing ResourceFlavor(s): a100.",
+		"Can't admit new workloads: Cannot specify MultiKueue AdmissionCheck per flavor.": "Cannot specify MultiKueue AdmissionCheck per flavor.",
+		"LocalQueue is stopped": "LocalQueue is stopped",
+	} {
+		q := clusterQueue("q", "", "8")
+		q.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: "Stopped", Message: message}}
+		m := dashboard.New()
+		m.Observe(q)
+		if answer, _ := m.Queue(dashboard.Viewer{}, "q", start); answer.Message != want {
+			t.Errorf("%s: the page shows %q, want %q", message, answer.Message, want)
+		}
+	}
+}
+
 func TestQueues(t *testing.T) {
 	cohort := func(name, parent string) *kueue.Cohort {
 		return &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.CohortSpec{ParentName: kueue.CohortReference(parent)}}

@@ -16,8 +16,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/dashboard/internal/amounts"
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -338,39 +338,32 @@ func waitingStatusOf(w *kueue.Workload) status {
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
 		s.since = c.LastTransitionTime.Time
 	}
-	requeued := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued)
-	gate := quotaworkload.GateMessage(w)
+	closed, wait := quotaworkload.ClosedBy(w), workloadstatus.WaitOf(w)
 	switch {
-	case !w.DeletionTimestamp.IsZero():
-		s.state, s.reason, s.message = Gated, "Terminating", "the quota Workload is being deleted"
-	case !ptr.Deref(w.Spec.Active, true):
-		s.state, s.reason, s.message = Deactivated, kueue.WorkloadDeactivated, "spec.active is false; set spec.active to true to requeue"
-	case gate != "":
-		s.state, s.reason, s.message = Gated, kueue.WorkloadAdmissionGated, gate
-	case requeued != nil && requeued.Status == metav1.ConditionFalse:
-		s.state, s.reason, s.message = BackingOff, requeued.Reason, requeued.Message
-	default:
-		if wait := workloadstatus.WaitOf(w); wait != nil {
-			s.reason, s.message = wait.Reason, wait.Message
-			return s
-		}
+	case closed == nil && wait != nil:
+		s.reason, s.message = wait.Reason, wait.Message
+		return s
+	case closed == nil:
 		s.reason, s.message = kueue.WorkloadQuotaReservedReasonPendingEvaluation, "waiting for the first scheduling cycle"
+		return s
+	case !w.DeletionTimestamp.IsZero():
+		s.state = Gated
+	case !ptr.Deref(w.Spec.Active, true):
+		s.state = Deactivated
+	case quotaworkload.GateOf(w) != nil:
+		s.state = Gated
+	default:
+		s.state = BackingOff
 	}
+	s.reason, s.message = closed.Reason, closed.Text()
 	return s
 }
 
 // chargesOf returns what the admission of a quota Workload charges, less the reclaimable pods, in the order of flavors and resources.
 func chargesOf(w *kueue.Workload) []charge {
 	sums := map[quota.FlavorResource]quota.Amount{}
-	for i := range w.Status.Admission.PodSetAssignments {
-		p := &w.Status.Admission.PodSetAssignments[i]
-		for name, q := range p.ResourceUsage {
-			if flavor, isAssigned := p.Flavors[name]; isAssigned {
-				amount, _ := quota.Of(name, q)
-				fr := quota.FlavorResource{Flavor: flavor, Resource: name}
-				sums[fr] = sums[fr].Plus(quotaworkload.StillNeeded(min(amount, quota.MaxCharge), p, w))
-			}
-		}
+	for _, c := range ledger.ChargesOf(w) {
+		sums[c.FlavorResource] = sums[c.FlavorResource].Plus(c.Amount())
 	}
 	charges := make([]charge, 0, len(sums))
 	for fr, amount := range sums {
@@ -389,7 +382,7 @@ func requestsOf(w *kueue.Workload) []Amount {
 			sums[name] = sums[name].Plus(amount)
 		}
 	}
-	return amounts.Of(sums)
+	return amountsOf(sums)
 }
 
 // priorityOf returns the priority with its boost. It saturates.

@@ -16,6 +16,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/dashboard"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 const (
@@ -35,7 +36,7 @@ func (f *Feed) JobSet(ctx context.Context, key types.NamespacedName) (*dashboard
 	err := f.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{apis.JobSetLabel: key.Name})
 	switch {
 	case apierrors.IsForbidden(err):
-		objects.Gap = "The stages are not shown: " + reasonOf(err)
+		objects.Gap = "The stages are not shown: " + collect.ReasonOf(err)
 		return objects, nil
 	case err != nil:
 		return nil, fmt.Errorf("list the quota Workloads of JobSet %s: %w", key, err)
@@ -58,7 +59,7 @@ func (f *Feed) explain(ctx context.Context, objects *dashboard.JobSetObjects) {
 		}
 		x, err := f.explanationOf(ctx, w)
 		if err != nil {
-			objects.Gap = "Holders of the missing quota are not shown: the visibility API does not answer: " + reasonOf(err)
+			objects.Gap = "Holders of the missing quota are not shown: the visibility API does not answer: " + collect.ReasonOf(err)
 			return
 		}
 		if x != nil {

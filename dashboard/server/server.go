@@ -66,6 +66,10 @@ type About struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Gaps are the kinds of which objects are missing.
 	Gaps []snapshot.Gap `json:"gaps,omitempty"`
+	// IsStale is true if the API server does not answer, so that what is shown may have changed.
+	IsStale bool `json:"stale,omitempty"`
+	// WithoutLeader is a sentence with the time since which no manager has led. It is empty if one does, or if that is not known.
+	WithoutLeader string `json:"withoutLeader,omitempty"`
 }
 
 // New returns a handler.

@@ -189,7 +189,7 @@ function Explanation({ x }) {
                 <td>{s.flavor}</td><td>{s.resource}</td><td class="number">{s.needed}</td><td class="number">{s.free}</td><td class="number">{s.missing}</td>
                 <td>{s.constraint.limit} of {s.constraint.kind} {s.constraint.name}: {s.constraint.amount}</td>
                 <td>
-                  {(s.holders || []).map((h, k) => <div key={k}>{h.kind} {h.name ? `${h.namespace}/${h.name}` : "of another namespace"}: {h.amount}{h.leaving ? ", evicted" : ""}</div>)}
+                  {(s.holders || []).map((h, k) => <div key={k}>{h.kind} {h.name ? `${h.namespace}/${h.name}` : "of another namespace"}: {h.amount}{h.leaving ? ", evicted" : h.runsUntil ? `, will be preempted, runs until ${clock(h.runsUntil)}` : ""}</div>)}
                   {s.moreHolders > 0 && <div>and {s.moreHolders} more</div>}
                 </td>
               </tr>

@@ -83,6 +83,23 @@ function Namespaces() {
   return <datalist id="namespaces">{shown.current.map((n) => <option key={n.name} value={n.name} />)}</datalist>;
 }
 
+// state says how far the page follows the cluster.
+function state(live, about) {
+  if (!live) {
+    return "not connected";
+  }
+  if (about.takenAt) {
+    return "snapshot";
+  }
+  if (about.stale) {
+    return "out of date";
+  }
+  if (about.withoutLeader) {
+    return "no manager";
+  }
+  return about.synced ? "live" : "reading…";
+}
+
 function App() {
   const route = useRoute();
   const { tick, live } = useChanges();
@@ -114,7 +131,7 @@ function App() {
           <a href={to(["jobsets"])} aria-current={kind === "jobsets" ? "page" : undefined}>JobSets</a>
         </nav>
         <Search />
-        <span id="live" role="status" class={!live ? "stale" : about.takenAt ? "quiet" : "live"}>{live ? (about.takenAt ? "snapshot" : about.synced ? "live" : "reading…") : "not connected"}</span>
+        <span id="live" role="status" class={!live || about.stale || about.withoutLeader ? "stale" : about.takenAt ? "quiet" : "live"}>{state(live, about)}</span>
         <label>Theme <select id="theme" value={theme} onChange={(e) => setTheme(e.currentTarget.value)}>{themes.map((t) => <option key={t}>{t}</option>)}</select></label>
         {about.canSignOut && <button id="sign-out" onClick={signOut}>Sign out</button>}
       </header>
@@ -122,6 +139,7 @@ function App() {
       <main id="main" tabIndex={-1}>
         {answer.error && <p class="error" role="alert">{answer.error}</p>}
         {about.takenAt && <p class="notice">This is a snapshot, taken at <time datetime={about.takenAt} title={about.takenAt}>{clock(about.takenAt)}</time>. All ages and expected starts are as of then.</p>}
+        {about.withoutLeader && <p class="error" role="alert">What is shown may be out of date: {about.withoutLeader}.</p>}
         <Gaps about={about} />
         <View route={route} tick={tick} about={about} theme={theme} />
       </main>

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/server"
+	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 // pending returns a quota Workload as the API server sends it, which shares no memory with others.
@@ -27,6 +30,22 @@ func pending(i int) *kueue.Workload {
 	}
 }
 
+// workloadsIn returns the source of quota Workloads of a namespace.
+func workloadsIn(f *Feed, namespace string) *collect.Source {
+	all := f.sources()
+	return &collect.Source{Kind: all[len(all)-1].Kind, Namespace: namespace}
+}
+
+// list passes a list to a Feed, as a Follower does.
+func list(f *Feed, from *collect.Source, objects iter.Seq[snapshot.Object]) {
+	uids := map[types.NamespacedName]types.UID{}
+	for object := range objects {
+		uids[client.ObjectKeyFromObject(object)] = object.GetUID()
+		f.Observe(from, f.Reduce(from, object))
+	}
+	f.Retain(from, uids)
+}
+
 func heapBytes() int {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -35,8 +54,8 @@ func heapBytes() int {
 	return int(stats.HeapAlloc)
 }
 
-// A watch keeps nothing of the objects beside the Model.
-func TestSinkKeepsNoObjects(t *testing.T) {
+// A Feed keeps nothing of the objects beside the Model.
+func TestFeedKeepsNoObjects(t *testing.T) {
 	const count = 20_000
 	measure := func(fill func(store *server.Store) any) float64 {
 		store := server.NewStore()
@@ -54,52 +73,47 @@ func TestSinkKeepsNoObjects(t *testing.T) {
 		return nil
 	})
 	watched := measure(func(store *server.Store) any {
-		s := &sink{feed: New(&Config{}, store), kind: kinds()[4]}
-		transform := s.Transformer()
-		objects := make([]any, count)
-		for i := range objects {
-			objects[i], _ = transform(pending(i)) // it returns no error
-		}
-		if err := s.Replace(objects, ""); err != nil {
-			t.Fatal(err)
-		}
-		for i := range count / 10 {
-			if err := s.Update(objects[i]); err != nil {
-				t.Fatal(err)
+		f := New(&Config{}, store)
+		listed := func(yield func(snapshot.Object) bool) {
+			for i := range count {
+				if !yield(pending(i)) {
+					return
+				}
 			}
 		}
-		return s
+		list(f, workloadsIn(f, ""), listed)
+		return f
 	})
-	t.Logf("bytes per quota Workload: %.0f in the Model alone, %.0f with the watch", alone, watched)
+	t.Logf("bytes per quota Workload: %.0f in the Model alone, %.0f with the Feed", alone, watched)
 	if watched > alone+32 {
-		t.Errorf("a watch keeps %.0f bytes of each quota Workload beside the Model", watched-alone)
+		t.Errorf("a Feed keeps %.0f bytes of each quota Workload beside the Model", watched-alone)
 	}
 }
 
 // A list drops the objects that were deleted while the watch was interrupted, in its namespace.
-func TestReplace(t *testing.T) {
+func TestRetain(t *testing.T) {
 	store := server.NewStore()
-	in := func(namespace string, names ...string) (objects []any) {
+	f := New(&Config{}, store)
+	in := func(namespace string, names ...string) iter.Seq[snapshot.Object] {
+		var objects []snapshot.Object
 		for _, name := range names {
 			objects = append(objects, &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}})
 		}
-		return objects
+		return slices.Values(objects)
 	}
-	one, other := &sink{feed: New(&Config{}, store), kind: kinds()[4], namespace: "one"}, &sink{feed: New(&Config{}, store), kind: kinds()[4], namespace: "other"}
-	for _, err := range []error{
-		one.Replace(in("one", "a", "b"), ""), other.Replace(in("other", "a"), ""), one.Add(in("one", "c")[0]),
-		one.Replace(in("one", "b"), ""), other.Delete(client.Object(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "unknown"}})),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	one, other := workloadsIn(f, "one"), workloadsIn(f, "other")
+	list(f, one, in("one", "a", "b"))
+	list(f, other, in("other", "a"))
+	for object := range in("one", "c") {
+		f.Observe(one, object)
+	}
+	list(f, one, in("one", "b"))
+	for object := range in("other", "unknown") {
+		f.Forget(other, object)
 	}
 	var left []dashboard.NamespaceRow
 	store.Use(func(m *dashboard.Model) { left = m.Namespaces(dashboard.Viewer{}, "", dashboard.Window{}).Items })
 	if !slices.Equal(left, []dashboard.NamespaceRow{{Name: "one", Objects: 1}, {Name: "other", Objects: 1}}) {
 		t.Errorf("namespaces: %v, want one object in each", left)
-	}
-	if err := one.Add("no object"); err == nil {
-		t.Error("a text is taken for an object")
 	}
 }
