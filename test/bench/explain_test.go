@@ -222,19 +222,20 @@ func explain(b *testing.B, s *snapshot.Snapshot, w *kueue.Workload) {
 	b.Helper()
 	key := admission.StageKey{Namespace: w.Namespace, Name: w.Name}
 	durations := &simulator.Durations{PastRuns: simulator.PastRunsOf(s)}
-	study, err := simulator.NewStudy(s, durations, key)
+	part := simulator.Around(s, key)
+	inspection, err := simulator.Inspect(part, key)
 	if err != nil {
 		b.Fatal(err)
 	}
-	forecast, err := study.Forecast(s.TakenAt.Add(7 * 24 * time.Hour))
+	forecast, err := simulator.ForecastOf(part, durations, s.TakenAt.Add(7*24*time.Hour), key)
 	if err != nil {
 		b.Fatal(err)
 	}
-	found, err := unblock.Find(study.Laboratory(key))
+	found, err := unblock.Find(simulator.NewLaboratory(part, durations, key))
 	if err != nil {
 		b.Fatal(err)
 	}
-	why, isQueued := study.Why(key)
+	why, isQueued := inspection.Why(key)
 	isPredicted := len(forecast.Starts) == 1 && (forecast.Starts[0].Certainty() != simulator.Unknown || forecast.Interrupted != nil)
 	if !isQueued || why.Check != "QuotaFits" || !isPredicted || len(found.Sets) == 0 && found.Why == "" {
 		b.Fatalf("%v, %v, %v", why, forecast.Starts, found)

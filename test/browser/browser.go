@@ -157,7 +157,8 @@ func (b *Browser) Screenshot(ctx context.Context) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(encoded)
 }
 
-// Errors returns what the page has reported since the last call: exceptions, refused files, violations of its policy.
+// Errors returns what the page has reported since the last call: exceptions, refused files, violations of its policy. Requests that Chromium has ended because the
+// machine got another network interface are no errors of the page: the containers of other tests bring some.
 func (b *Browser) Errors(ctx context.Context) ([]string, error) {
 	var entries []struct{ Level, Message string }
 	if err := b.call(ctx, http.MethodPost, b.session+"/se/log", map[string]any{"type": "browser"}, &entries); err != nil {
@@ -165,6 +166,9 @@ func (b *Browser) Errors(ctx context.Context) ([]string, error) {
 	}
 	var messages []string
 	for _, entry := range entries {
+		if strings.Contains(entry.Message, "net::ERR_NETWORK_CHANGED") {
+			continue
+		}
 		if entry.Level == "SEVERE" || strings.Contains(entry.Message, "Content Security Policy") {
 			messages = append(messages, entry.Message)
 		}

@@ -70,6 +70,8 @@ type program struct {
 	log     string
 	starter *starter
 	ready   func(ctx context.Context) error
+	// isolated has the process run in a PID namespace and a mount namespace of its own.
+	isolated bool
 
 	process *os.Process
 	exited  chan struct{} // closed when the process has been waited for
@@ -118,6 +120,9 @@ func (c *program) launch() error {
 	command.Env = append(os.Environ(), c.env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = dieWithParent()
+	if c.isolated {
+		isolate(command.SysProcAttr)
+	}
 	if err := c.starter.do(command.Start); err != nil {
 		return err
 	}

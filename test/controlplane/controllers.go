@@ -13,12 +13,20 @@ import (
 
 // addProgram describes a component that is a plain child process and acts as a user.
 func (p *ControlPlane) addProgram(name, user string, c *program) error {
-	if err := p.Kubeconfig(p.path(name, "kubeconfig"), user); err != nil {
+	if err := p.describeProgram(name, c, user); err != nil {
+		return err
+	}
+	p.components = append(p.components, c)
+	return nil
+}
+
+// describeProgram completes a program that acts as a user.
+func (p *ControlPlane) describeProgram(name string, c *program, user string, groups ...string) error {
+	if err := p.Kubeconfig(p.path(name, "kubeconfig"), user, groups...); err != nil {
 		return err
 	}
 	c.title, c.path, c.log, c.starter = name, filepath.Join(p.binDir, name), p.logPath(name), p.starter
 	c.args = append([]string{"--kubeconfig=" + p.path(name, "kubeconfig")}, c.args...)
-	p.components = append(p.components, c)
 	return nil
 }
 

@@ -1,7 +1,8 @@
 // Package controlplane runs a real Kubernetes control plane on this machine, for tests and for the demo: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler, kwok with fake nodes, and the stock JobSet controller with its webhooks. Only the machines are
-// simulated: kwok acts as the kubelets, and the annotations of a pod set its readiness and its end (FakeReadyAfter and others). The
-// binaries come from the module test/cluster. Everything listens on loopback, on free ports, and dies with the process that started it.
+// simulated: kwok acts as the kubelets, and the annotations of a pod set its readiness and its end (FakeReadyAfter and others). With Config.RealNode,
+// a real kubelet and containerd run beside kwok. The binaries come from the module test/cluster. Everything listens on loopback, on free ports, and
+// dies with the process that started it.
 //
 //	plane, err := controlplane.Start(ctx, controlplane.Config{
 //		CRDs:      []string{"config/crd"},
@@ -33,7 +34,8 @@ const (
 	Scheduler         = "kube-scheduler"
 	Kwok              = "kwok"
 	JobSet            = "jobset"
-	Kueue             = "kueue" // only with Config.Kueue
+	Kueue             = "kueue"    // only with Config.Kueue
+	Machine           = "realnode" // only with Config.RealNode
 )
 
 // A Config configures a control plane. The JobSet controller needs its CRD among CRDs, or must be named in Without.
@@ -44,6 +46,9 @@ type Config struct {
 
 	// NodePools are the fake nodes.
 	NodePools []NodePool
+
+	// RealNode adds a node on which containers run. Nil means that there is none.
+	RealNode *RealNode
 
 	// Without names components that Start leaves alone. StartComponent may start them later.
 	Without []string
@@ -88,6 +93,7 @@ type ControlPlane struct {
 	components []component // in the order of starting
 	webhooks   webhooks    // of the JobSet controller
 	kueue      kueueSetup
+	gateway    string // of the real node
 
 	mu     sync.Mutex  // guards what the components do
 	paused []component // they run again as soon as the API server does
@@ -168,7 +174,7 @@ func (p *ControlPlane) define() error {
 	for _, user := range p.config.Users {
 		p.UserConfig(user)
 	}
-	for _, define := range []func() error{p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet, p.defineKueue} {
+	for _, define := range []func() error{p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet, p.defineKueue, p.defineMachine} {
 		if err := define(); err != nil {
 			return err
 		}
@@ -319,5 +325,5 @@ func (p *ControlPlane) path(elements ...string) string {
 func (p *ControlPlane) logPath(name string) string { return p.path("logs", name+".log") }
 
 func componentNames() []string {
-	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, JobSet, Kueue}
+	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, JobSet, Kueue, Machine}
 }

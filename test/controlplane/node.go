@@ -30,10 +30,11 @@ const (
 	// FakeExit is how the pod ends: FakeExitSucceed (the default), FakeExitFail, FakeExitFailFirst or FakeExitNever.
 	FakeExit = "tranche.dev/fake-exit"
 
-	// FakeGangExit and FakeGangRunTime are FakeExit and FakeRunTime for pods of gangs, which may not have annotations that begin with
-	// tranche.dev/.
-	FakeGangExit    = "fake.tranche.dev/exit"
-	FakeGangRunTime = "fake.tranche.dev/run-time"
+	// FakeGangExit, FakeGangRunTime and FakeGangStopAfter are FakeExit, FakeRunTime and FakeStopAfter for pods of gangs, which may not have
+	// annotations that begin with tranche.dev/.
+	FakeGangExit      = "fake.tranche.dev/exit"
+	FakeGangRunTime   = "fake.tranche.dev/run-time"
+	FakeGangStopAfter = "fake.tranche.dev/stop-after"
 
 	// FakeInit, with any value, keeps the first init container of the pod running until a test writes into the pod's status that it has
 	// ended, and the pod from being Ready by itself.
@@ -60,6 +61,9 @@ type NodePool struct {
 	Allocatable corev1.ResourceList // of each node; pods: 110 unless it has another value
 }
 
+// What kwok looks for in the annotations of nodes if it does not manage all.
+const fakeNodeKey, fakeNodeValue = "kwok.x-k8s.io/node", "fake"
+
 const kwokUser = "system:serviceaccount:kube-system:kwok-controller"
 
 //go:embed stages.yaml
@@ -76,12 +80,20 @@ func (p *ControlPlane) defineKwok() error {
 	return p.addProgram(Kwok, kwokUser, &program{
 		args: []string{
 			"--config=" + p.path(Kwok, "stages.yaml"),
-			"--manage-all-nodes=true",
+			p.managedNodes(),
 			"--node-lease-duration-seconds=40",
 			"--server-address=" + address(port),
 		},
 		ready: answers("http://" + address(port) + "/healthz"),
 	})
+}
+
+// managedNodes returns the flag of kwok for the nodes that it manages: all of them, unless one is real.
+func (p *ControlPlane) managedNodes() string {
+	if p.config.RealNode == nil {
+		return "--manage-all-nodes=true"
+	}
+	return "--manage-nodes-with-annotation-selector=" + fakeNodeKey + "=" + fakeNodeValue
 }
 
 // freeNodes deletes the leases of the fake nodes, so that the next kwok takes all of them at once, as the first one did. If it has to wait
@@ -115,7 +127,7 @@ func (n NodePool) node(i int) *corev1.Node {
 	allocatable := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
 	maps.Copy(allocatable, n.Allocatable)
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{fakeNodeKey: fakeNodeValue}},
 		Spec:       corev1.NodeSpec{Taints: slices.Clone(n.Taints)},
 		Status: corev1.NodeStatus{
 			Allocatable: allocatable,
@@ -164,6 +176,9 @@ func (p *ControlPlane) lateNodes(ctx context.Context, admin client.Client) ([]st
 		if _, ok := ready[client.ObjectKeyFromObject(node)]; !ok {
 			late = append(late, node.GetName())
 		}
+	}
+	if _, ok := ready[client.ObjectKey{Name: RealNodeName}]; !ok && p.config.RealNode != nil {
+		late = append(late, RealNodeName)
 	}
 	return late, nil
 }

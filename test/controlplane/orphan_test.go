@@ -3,14 +3,22 @@ package controlplane_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
@@ -32,11 +40,16 @@ func beParent() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	settings := config(ctx)
-	settings.WorkDir = os.Getenv(parentVariable)
+	settings.WorkDir, settings.RealNode = os.Getenv(parentVariable), &controlplane.RealNode{}
 	plane, err := controlplane.Start(ctx, settings)
 	if err != nil {
 		return err
 	}
+	container, err := runContainer(ctx, plane)
+	if err != nil {
+		return errors.Join(err, plane.Stop())
+	}
+	_, _ = fmt.Fprintln(os.Stdout, containerName, container)
 	for _, name := range componentNames() {
 		_, _ = fmt.Fprintln(os.Stdout, name, plane.PID(name))
 	}
@@ -45,10 +58,41 @@ func beParent() error {
 	return plane.Stop()
 }
 
+// containerName is what the parent calls the process of its container.
+const containerName = "container"
+
+// runContainer runs a container on the real node, and returns the id of its process. It goes on after it was asked to end.
+func runContainer(ctx context.Context, plane *controlplane.ControlPlane) (int, error) {
+	admin, err := client.New(plane.AdminConfig(), client.Options{})
+	if err != nil {
+		return 0, err
+	}
+	mark := "-team=" + plane.WorkDir()
+	err = admin.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: containerName}, Spec: corev1.PodSpec{
+		NodeName:   controlplane.RealNodeName,
+		Containers: []corev1.Container{{Name: "main", Image: controlplane.PayloadImage, Args: []string{mark, "-linger=1h"}}},
+	}})
+	if err != nil {
+		return 0, err
+	}
+	pid := 0
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range lines {
+			if line, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(line), "/payload\x00"+mark) {
+				pid, err = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+				return true, err
+			}
+		}
+		return false, err
+	})
+	return pid, err
+}
+
 func componentNames() []string {
 	return []string{
 		controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager,
-		controlplane.Scheduler, controlplane.Kwok, controlplane.JobSet,
+		controlplane.Scheduler, controlplane.Kwok, controlplane.JobSet, controlplane.Machine,
 	}
 }
 
@@ -99,8 +143,8 @@ func startParent(t *testing.T) (*exec.Cmd, map[string]int) {
 			t.Errorf("the parent says %q, want the name and the id of a process that runs", lines.Text())
 		}
 	}
-	if len(children) != len(componentNames()) {
-		t.Fatalf("the parent names %d processes, want %d", len(children), len(componentNames()))
+	if want := len(componentNames()) + 1; len(children) != want {
+		t.Fatalf("the parent names %d processes, want %d", len(children), want)
 	}
 	return command, children
 }

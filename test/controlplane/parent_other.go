@@ -8,3 +8,9 @@ import "syscall"
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
+
+// canIsolate is false: there are no namespaces of processes and mounts where the kernel is not Linux.
+const canIsolate = false
+
+// isolate does nothing.
+func isolate(*syscall.SysProcAttr) {}

@@ -54,7 +54,7 @@ func (p *ControlPlane) provision(ctx context.Context) error {
 		role.Name = elements[0] + "-" + strings.TrimPrefix(role.Name, elements[0]+"-")
 		objects = append(objects, role, bind(role.Name, user))
 	}
-	objects = append(objects, p.nodes()...)
+	objects = append(append(objects, p.realNodeObjects()...), p.nodes()...)
 	for _, object := range objects {
 		// Data from an earlier start in the same work directory may have them already.
 		if err := admin.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {

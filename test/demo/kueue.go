@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -122,8 +123,8 @@ func (s *script) change(ctx context.Context, w *testenv.World, verb string) erro
 
 // jobRow is the line of a Job that Kueue manages, by its quota Workload.
 func jobRow(w *kueue.Workload, job *metav1.OwnerReference) row {
-	r := row{jobSet: w.Namespace + "/" + job.Name, stage: "Job of Kueue", held: holding{}, order: w.CreationTimestamp.UTC().Format(time.RFC3339)}
-	r.held.add(w)
+	r := row{jobSet: w.Namespace + "/" + job.Name, stage: "Job of Kueue", held: ledger.Sum{}, order: w.CreationTimestamp.UTC().Format(time.RFC3339)}
+	r.held.Add(w)
 	r.state, r.why = stateOf(w)
 	if apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
 		r.state, r.why, r.finished = "Completed", "", true

@@ -147,7 +147,7 @@ func TestJobRow(t *testing.T) {
 			f(w)
 		}
 		r := jobRow(w, &metav1.OwnerReference{Kind: "Job", Name: "sweep-1"})
-		if got := r.state + " " + r.why + " " + r.held.String(); got != want || r.jobSet != "team-a/sweep-1" || r.finished != (r.state == "Completed") {
+		if got := r.state + " " + r.why + " " + describe(r.held); got != want || r.jobSet != "team-a/sweep-1" || r.finished != (r.state == "Completed") {
 			t.Errorf("the row is %q of %s, finished %t, want %q", got, r.jobSet, r.finished, want)
 		}
 	}

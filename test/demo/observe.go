@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -132,66 +133,35 @@ func (o *observer) amounts() (held, used int64) {
 		switch object := object.(type) {
 		case *kueue.Workload:
 			if object.Labels[apis.JobSetLabel] != "" {
-				held += heldBy(object)
+				for _, charged := range ledger.Charged(object) {
+					held += charged[gpu] / 1000
+				}
 			}
 		case *corev1.Pod:
 			if object.Status.Phase == corev1.PodRunning && object.Labels[jobset.JobSetUIDKey] != "" {
-				for i := range object.Spec.Containers {
-					used += object.Spec.Containers[i].Resources.Requests.Name(gpu, "").Value()
-				}
+				used += new(ledger.Rules).AcceleratorsOf(&object.Spec)[gpu] / 1000
 			}
 		}
 	}
 	return held, used
 }
 
-func heldBy(w *kueue.Workload) int64 {
-	if w.Status.Admission == nil || apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
-		return 0
-	}
-	var held int64
-	for _, assignment := range w.Status.Admission.PodSetAssignments {
-		held += assignment.ResourceUsage.Name(gpu, "").Value()
-	}
-	return held
-}
-
-// A holding is what is held, by flavor and resource.
-type holding map[quota]int64
-
-type quota struct {
-	flavor   kueue.ResourceFlavorReference
-	resource corev1.ResourceName
-}
-
-// String names the flavors and amounts, such as "15 nvidia.com/gpu of a100". Memory follows CPUs and is left out.
-func (h holding) String() string {
+// describe names flavors and amounts, such as "15 nvidia.com/gpu of a100". Memory follows CPUs and is left out.
+func describe(held ledger.Sum) string {
 	var parts []string
-	for q, amount := range h {
-		if amount > 0 && q.resource != corev1.ResourceMemory {
-			parts = append(parts, fmt.Sprintf("%d %s of %s", amount, q.resource, q.flavor))
+	for fr, amount := range held {
+		if amount > 0 && fr.Resource != corev1.ResourceMemory {
+			parts = append(parts, fmt.Sprintf("%d %s of %s", amount/1000, fr.Resource, fr.Flavor))
 		}
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
 
-func (h holding) add(w *kueue.Workload) {
-	if w.Status.Admission == nil || apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
-		return
-	}
-	for _, assignment := range w.Status.Admission.PodSetAssignments {
-		for name, f := range assignment.Flavors {
-			usage := assignment.ResourceUsage[name]
-			h[quota{f, name}] += usage.Value()
-		}
-	}
-}
-
 // A row is one line of the table.
 type row struct {
 	jobSet, stage, state, why string
-	held                      holding
+	held                      ledger.Sum
 	order                     string
 	finished                  bool
 }
@@ -222,10 +192,10 @@ func (o *observer) rows() []row {
 }
 
 func rowOf(js *jobsetapi.JobSet, stages []*kueue.Workload) row {
-	r := row{jobSet: js.Namespace + "/" + js.Name, state: "Queued", held: holding{}, order: js.CreationTimestamp.UTC().Format(time.RFC3339)}
+	r := row{jobSet: js.Namespace + "/" + js.Name, state: "Queued", held: ledger.Sum{}, order: js.CreationTimestamp.UTC().Format(time.RFC3339)}
 	done := len(stages) > 0
 	for i, w := range stages {
-		r.held.add(w)
+		r.held.Add(w)
 		done = done && apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished)
 		if apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) || w.Annotations[apis.AdmissionGatedByAnnotation] != "" {
 			continue

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -77,13 +78,9 @@ func loadScript(ctx context.Context, w *testenv.World) (*script, error) {
 
 func gpuQuota(queue *kueue.ClusterQueue) int64 {
 	var sum int64
-	for _, group := range queue.Spec.ResourceGroups {
-		for i := range group.Flavors {
-			for _, quota := range group.Flavors[i].Resources {
-				if quota.Name == gpu {
-					sum += quota.NominalQuota.Value()
-				}
-			}
+	for fr, of := range ledger.QuotasOf(queue.Spec.ResourceGroups) {
+		if fr.Resource == gpu {
+			sum += of.NominalQuota.Value()
 		}
 	}
 	return sum

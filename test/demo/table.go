@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 const (
@@ -66,7 +68,7 @@ func newScreen() func([]row, time.Duration) {
 	seen := map[string]string{}
 	return func(rows []row, at time.Duration) {
 		for _, r := range rows {
-			line := strings.TrimRight(fmt.Sprintf("%-9s %-28s %-16s %-41s %s", r.state, r.jobSet, r.stage, r.held, short(r.why)), " ")
+			line := strings.TrimRight(fmt.Sprintf("%-9s %-28s %-16s %-41s %s", r.state, r.jobSet, r.stage, describe(r.held), short(r.why)), " ")
 			if seen[r.jobSet] != line {
 				seen[r.jobSet] = line
 				say("%7s  %s", seconds(at), line)
@@ -78,16 +80,16 @@ func newScreen() func([]row, time.Duration) {
 func table(rows []row, at time.Duration) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	all := holding{}
+	all := ledger.Sum{}
 	fmt.Fprintln(w, "JOBSET\tSTAGE\tSTATE\tHOLDS\tWHY")
 	for _, r := range rows {
 		for q, amount := range r.held {
 			all[q] += amount
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.jobSet, r.stage, r.state, r.held, short(r.why))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.jobSet, r.stage, r.state, describe(r.held), short(r.why))
 	}
 	_ = w.Flush()
-	held := all.String()
+	held := describe(all)
 	if held == "" {
 		held = "nothing"
 	}

@@ -15,6 +15,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
@@ -22,7 +23,8 @@ import (
 )
 
 var _ = Describe("Bad input", func() {
-	// expectRefusal waits until the JobSet reports why it waits, and then checks that it does not block another JobSet of the queue.
+	// expectRefusal waits until the JobSet reports why it waits, and then checks that it does not block another JobSet of the queue, and still holds no quota
+	// when that one runs.
 	expectRefusal := func(ctx SpecContext, t team, js *jobsetapi.JobSet, parts ...string) {
 		GinkgoHelper()
 		submit(ctx, js)
@@ -37,6 +39,11 @@ var _ = Describe("Bad input", func() {
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 		submit(ctx, t.newJobSet("good", replicatedJob{name: "main", cpus: "1"}))
 		t.expectStages(ctx, "good", "main=ready")
+		for _, w := range t.workloads(ctx, Default) {
+			if w.Labels[apis.JobSetLabel] == js.Name {
+				Expect(quotaworkload.HoldsQuota(&w)).To(BeFalse(), "%s of a JobSet that is refused", w.Name)
+			}
+		}
 	}
 
 	It("names a LocalQueue that does not exist", func(ctx SpecContext) {

@@ -27,6 +27,7 @@ var _ = Describe("A launcher with GPUs", func() {
 		t.expectReserved(ctx, "20")
 		submit(ctx, t.newJobSet("late", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
 		t.expectSays(ctx, "late", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "15 reserved for other stages")
+		t.expectNow(ctx, "launch", "launcher=admitted", "trainer-node=closed") // the engine has decided about a later JobSet
 
 		makeReady(ctx, t, "launcher")
 		t.expectStages(ctx, "launch", "launcher=ready", "trainer-node=ready")

@@ -63,6 +63,55 @@ var _ = Describe("The charge of a pod", func() {
 		t.expectStages(ctx, "second", "main=admitted")
 	}, SpecTimeout(specTimeout))
 
+	It("includes the devices that the pods of a queued Job claim, also when their ResourceClaimTemplate was replaced", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		replace := func(count int64) {
+			GinkgoHelper()
+			Expect(env.Admin.Delete(ctx, t.claimTemplate("some", "", 0))).To(Succeed())
+			t.createClaimTemplate(ctx, "some", "gpu.example.com", count)
+		}
+		// claims waits until a Job runs with one pod, which claims as many devices as are charged.
+		claims := func(name string, devices int64) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				job, workload := t.queued(ctx, g, name)
+				g.Expect(*job.Spec.Suspend).To(BeFalse())
+				pods := t.podsOfJob(ctx, g, name)
+				g.Expect(pods).To(HaveLen(1))
+				g.Expect(pods[0].Status.ResourceClaimStatuses).To(HaveLen(1))
+				claim := resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: *pods[0].Status.ResourceClaimStatuses[0].ResourceClaimName}}
+				g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(&claim), &claim)).To(Succeed())
+				g.Expect(claim.Spec.Devices.Requests[0].Exactly.Count).To(Equal(devices))
+				g.Expect(workload.Status.Admission).NotTo(BeNil())
+				usage := workload.Status.Admission.PodSetAssignments[0].ResourceUsage[gpu]
+				g.Expect(usage.Value()).To(Equal(devices))
+			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		}
+		Expect(env.Admin.Create(ctx, t.newJob("first", 1, "15"))).To(Succeed())
+		t.expectJob(ctx, "first", "ready")
+		t.createClaimTemplate(ctx, "some", "gpu.example.com", 1)
+		job := t.newJob("claims", 1, "")
+		job.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("some")}}
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		t.expectJob(ctx, "claims", "waiting")
+
+		By("replacing it while the Job waits")
+		replace(8)
+		t.endPodsOf(ctx, Default, "first", 1)
+		claims("claims", 8)
+
+		By("replacing it while the Job runs")
+		replace(7)
+		claims("claims", 7)
+
+		By("replacing it while the Job is suspended")
+		t.patchJob(ctx, "claims", `{"spec":{"suspend":true}}`)
+		reserves(ctx, t, "0")
+		replace(9)
+		t.patchJob(ctx, "claims", `{"spec":{"suspend":false}}`)
+		claims("claims", 9)
+	}, SpecTimeout(specTimeout))
+
 	It("is unknown for unmapped devices, and no stage of their JobSet gets quota until it is known", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("free", replicatedJob{name: "init", cpus: "1"}, replicatedJob{name: "main", cpus: "1"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -239,6 +240,9 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectReserved(ctx, "10")
 		t.expectStages(ctx, "a", "main=ready")
 		t.expectEvent(ctx, "a", "GrowthRequeued")
+		t.awaitHandled(ctx) // there is quota for the growth
+		Expect(t.statesOfGrowths(ctx, Default, "a")).To(Equal([]string{"1 waiting for 2"}), "it is deactivated")
+		Expect(t.podUIDs(ctx, Default, "a")).To(ConsistOf(before))
 		t.setGrowthActive(ctx, "a", true)
 		t.expectGrowths(ctx, "a", "1 ready for 2")
 		t.expectPods(ctx, "a", 4, before)
@@ -306,7 +310,15 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectGrowths(ctx, "a", "1 ready for 2", "2 waiting for 2")
 		t.endOne(ctx, "a", "main", corev1.PodSucceeded)
 		t.endOne(ctx, "a", "main", corev1.PodSucceeded)
+		Eventually(func(g Gomega) {
+			succeeded := int32(0)
+			for _, job := range t.jobs(ctx, g, "main") {
+				succeeded += job.Status.Succeeded
+			}
+			g.Expect(succeeded).To(Equal(int32(2)), "as many pods as the stage had at first")
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 		t.expectStages(ctx, "a", "main=ready", "eval=closed")
+		t.expectStill(ctx, "a", "eval=closed")
 		t.end(ctx, "a", "main", corev1.PodSucceeded)
 		t.expectStages(ctx, "a", "main=Succeeded", "eval=ready")
 		t.expectGrowths(ctx, "a")
@@ -329,8 +341,8 @@ var _ = Describe("An elastic JobSet", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("The manager of an elastic JobSet", beginsFirst, func() {
-	It("reaches the same growth after a crash at any write", func(ctx SpecContext) {
+var _ = Describe("The manager of an elastic JobSet", func() {
+	It("reaches the same growth when it is killed after each write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())
@@ -340,56 +352,32 @@ var _ = Describe("The manager of an elastic JobSet", beginsFirst, func() {
 			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
-		struck := true
-		for n := 1; struck; n++ {
-			By(fmt.Sprintf("killing it after write %d", n))
-			Expect(n).To(BeNumerically("<", 40), "the manager writes without end: %v", proxy.Writes())
-			name := fmt.Sprintf("run-%d", n)
-			first, err := env.LaunchManager(testenv.ManagerOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			js := submit(ctx, t.elastic(name, 2))
-			t.expectStages(ctx, name, "main=ready")
-			before := t.podUIDs(ctx, Default, name)
-			Expect(first.Stop()).To(Succeed())
-
-			m, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
-			Expect(err).NotTo(HaveOccurred())
-			struck = false
-			proxy.AfterWrite(func(done int) {
-				if done == n && !struck {
-					struck = true
-					_ = m.Kill()
-				}
-			})
-			replace := func() {
-				select {
-				case <-m.Done():
-					var err error
-					m, err = env.LaunchManager(testenv.ManagerOptions{})
-					Expect(err).NotTo(HaveOccurred())
-				default:
-				}
-			}
-			Expect(t.scale(ctx, name, 0, 4)).To(Succeed())
-			Eventually(func(g Gomega) {
-				replace()
-				g.Expect(t.statesOfGrowths(ctx, g, name)).To(Equal([]string{"1 ready for 2"}))
-			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
-			t.expectPods(ctx, name, 4, before)
-			Expect(t.scale(ctx, name, 0, 1)).To(Succeed())
-			Eventually(func(g Gomega) {
-				replace()
-				g.Expect(t.statesOfGrowths(ctx, g, name)).To(BeEmpty())
-				g.Expect(t.reserved(ctx, g)).To(Equal("5"))
-			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
-			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
-			Eventually(func(g Gomega) {
-				replace()
-				g.Expect(t.workloads(ctx, g)).To(BeEmpty())
-				g.Expect(t.reserved(ctx, g)).To(Equal("0"))
-			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
-			Expect(m.Stop()).To(Succeed())
-		}
+		managers, err := env.StartShortLived(proxy, testenv.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { _, err := managers.Stop(); return err })
+		const name = "killed"
+		js := submit(ctx, t.elastic(name, 2))
+		t.expectStages(ctx, name, "main=ready")
+		before := t.podUIDs(ctx, Default, name)
+		Expect(t.scale(ctx, name, 0, 4)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(t.statesOfGrowths(ctx, g, name)).To(Equal([]string{"1 ready for 2"}))
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		t.expectPods(ctx, name, 4, before)
+		Expect(t.scale(ctx, name, 0, 1)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(t.statesOfGrowths(ctx, g, name)).To(BeEmpty())
+			g.Expect(t.reserved(ctx, g)).To(Equal("5"))
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(t.workloads(ctx, g)).To(BeEmpty())
+			g.Expect(t.reserved(ctx, g)).To(Equal("0"))
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		killed, err := managers.Stop()
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("killed managers", killed)
+		Expect(killed).To(BeNumerically(">", 10), strings.Join(proxy.Writes(), "\n"))
 	}, SpecTimeout(2*specTimeout))
 })
 

@@ -192,6 +192,8 @@ var _ = Describe("An evicted JobSet", func() {
 		suspend(ctx, js, true)
 		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=closed", "trainer-node=closed")
 		Eventually(func(g Gomega) { g.Expect(t.reserved(ctx, g)).To(Equal("0")) }).WithContext(ctx).Should(Succeed())
+		t.expectStill(ctx, "victim", "initializer=Succeeded", "launcher=closed", "trainer-node=closed")
+		Expect(t.get(ctx, Default, "victim").Spec.Suspend).To(HaveValue(BeTrue()))
 		Expect(t.pods(ctx, Default, "launcher")).To(BeEmpty())
 		suspend(ctx, js, false)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
@@ -244,6 +246,7 @@ var _ = Describe("An evicted JobSet", func() {
 			g.Expect(t.workload(ctx, g, "victim", "launcher").Annotations[apis.AdmissionGatedByAnnotation]).To(Equal("tranche.dev/deactivated"))
 			g.Expect(t.reserved(ctx, g)).To(Equal("0"))
 		}).WithContext(ctx).Should(Succeed())
+		t.expectStill(ctx, "victim", "initializer=Succeeded", "launcher=closed", "trainer-node=closed")
 		t.setActive(ctx, "victim", "trainer-node", true)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))
@@ -292,6 +295,8 @@ var _ = Describe("A released Job", func() {
 		t.end(ctx, "urgent", "urgent", corev1.PodSucceeded)
 		t.expectStages(ctx, "contradicted", "trainer=admitted")
 		t.expectEvent(ctx, "contradicted", "JobRefused")
+		t.expectStill(ctx, "contradicted", "trainer=admitted")
+		Expect(t.job(ctx, Default, "trainer").Spec.Suspend).To(HaveValue(BeTrue()))
 		Expect(t.pods(ctx, Default, "trainer")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })
@@ -320,8 +325,8 @@ var _ = Describe("A stage with some succeeded Jobs", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A manager that is killed while it evicts", beginsFirst, func() {
-	It("reaches the same final state after a crash at any write", func(ctx SpecContext) {
+var _ = Describe("A manager that is killed after each write while it evicts", func() {
+	It("reaches the same final state", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())
@@ -332,60 +337,32 @@ var _ = Describe("A manager that is killed while it evicts", beginsFirst, func()
 			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
-		struck := true
-		for n := 1; struck; n++ {
-			By(fmt.Sprintf("killing it after write %d", n))
-			proxy.AfterWrite(nil)
-			m, err := env.StartManager(ctx, testenv.ManagerOptions{Server: proxy.URL()})
-			Expect(err).NotTo(HaveOccurred())
-			name := fmt.Sprintf("run-%d", n)
-			js := submit(ctx, t.serving(name))
-			t.expectStages(ctx, name, "server=ready", "client=ready")
-			t.succeedOne(ctx, name, "client")
-			struck = false
-			proxy.AfterWrite(func(done int) {
-				if done == n && !struck {
-					struck = true
-					_ = m.Kill()
-				}
-			})
-			t.evict(ctx, name, "server", preemption)
-			m = t.evictedRun(ctx, name, m)
-			Expect(m.Stop()).To(Succeed())
-			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
-			if n > 60 {
-				Fail("the manager writes without end: " + fmt.Sprint(proxy.Writes()))
+		managers, err := env.StartShortLived(proxy, testenv.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { _, err := managers.Stop(); return err })
+		const name = "killed"
+		submit(ctx, t.serving(name))
+		t.expectStages(ctx, name, "server=ready", "client=ready")
+		t.succeedOne(ctx, name, "client")
+		t.evict(ctx, name, "server", preemption)
+		Eventually(func(g Gomega) {
+			for _, stage := range []string{"server", "client"} {
+				g.Expect(t.stage(ctx, g, name, stage)).To(Equal("ready"), stage)
+				w := t.workload(ctx, g, name, stage)
+				g.Expect(stateOf(w)).To(HaveKeyWithValue("Evicted", "False QuotaReserved"), stage)
+				g.Expect(w.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}), stage)
 			}
-		}
-	}, SpecTimeout(4*specTimeout))
-})
-
-// evictedRun waits until an evicted JobSet of t.serving runs whole again, with a new manager as soon as the first has been killed.
-func (t team) evictedRun(ctx SpecContext, name string, m *testenv.Manager) *testenv.Manager {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		select {
-		case <-m.Done():
-			var err error
-			m, err = env.LaunchManager(testenv.ManagerOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
-		default:
-		}
-		for _, stage := range []string{"server", "client"} {
-			g.Expect(t.stage(ctx, g, name, stage)).To(Equal("ready"), stage)
-			w := t.workload(ctx, g, name, stage)
-			g.Expect(stateOf(w)).To(HaveKeyWithValue("Evicted", "False QuotaReserved"), stage)
-			g.Expect(w.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}), stage)
-		}
-		for _, job := range t.jobs(ctx, g, "client") {
-			if job.Labels[jobset.JobSetNameKey] == name {
+			for _, job := range t.jobs(ctx, g, "client") {
 				g.Expect(job.Status.Succeeded).To(BeZero())
 			}
-		}
-	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
-	t.expectNoRestart(ctx, name)
-	return m
-}
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		t.expectNoRestart(ctx, name)
+		killed, err := managers.Stop()
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("killed managers", killed)
+		Expect(killed).To(BeNumerically(">", 10), strings.Join(proxy.Writes(), "\n"))
+	}, SpecTimeout(2*specTimeout))
+})
 
 // training is one stage: a Job of 3 pods with 5 GPUs each, of a JobSet that may not restart.
 func (t team) training(name string) *jobsetapi.JobSet {
@@ -403,11 +380,14 @@ func (t team) serving(name string) *jobsetapi.JobSet {
 // slowly makes the pods of a JobSet run for some time after their deletion.
 func slowly(js *jobsetapi.JobSet, after string) *jobsetapi.JobSet {
 	for i := range js.Spec.ReplicatedJobs {
-		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
-		template.Annotations[controlplane.FakeStopAfter] = after
-		template.Spec.TerminationGracePeriodSeconds = new(int64(60))
+		endSlowly(&js.Spec.ReplicatedJobs[i].Template.Spec.Template, after)
 	}
 	return js
+}
+
+func endSlowly(template *corev1.PodTemplateSpec, after string) {
+	template.Annotations[controlplane.FakeStopAfter] = after
+	template.Spec.TerminationGracePeriodSeconds = new(int64(60))
 }
 
 // submitUrgent submits a JobSet with precedence over all others that asks for these GPUs and has to wait for them.

@@ -117,6 +117,8 @@ var _ = Describe("At every point of its lifecycle, a JobSet", func() {
 			suspend(ctx, js, true)
 		}
 		t.expectNothingHeld(ctx)
+		newTeam(ctx, "1", "0").awaitHandled(ctx)
+		t.holdsNothing(ctx, Default)
 		for _, js := range all {
 			Expect(t.get(ctx, Default, js.Name).Spec.Suspend).To(HaveValue(BeTrue()), js.Name)
 			if js.Name != "queued" {
@@ -200,15 +202,19 @@ func (t team) feed(ctx context.Context) {
 // expectNothingHeld waits until the team holds no quota and has no pods that run.
 func (t team) expectNothingHeld(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(t.reserved(ctx, g)).To(Equal("0"))
-		for _, w := range t.workloads(ctx, g) {
-			if !isFinished(&w) {
-				g.Expect(w.Status.Admission).To(BeNil(), w.Name)
-			}
+	Eventually(func(g Gomega) { t.holdsNothing(ctx, g) }).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+}
+
+// holdsNothing checks that the team holds no quota and has no pods that run.
+func (t team) holdsNothing(ctx context.Context, g Gomega) {
+	GinkgoHelper()
+	g.Expect(t.reserved(ctx, g)).To(Equal("0"))
+	for _, w := range t.workloads(ctx, g) {
+		if !isFinished(&w) {
+			g.Expect(w.Status.Admission).To(BeNil(), w.Name)
 		}
-		for _, pod := range t.pods(ctx, g, "") {
-			g.Expect(pod.Status.Phase).To(BeElementOf(corev1.PodSucceeded, corev1.PodFailed), pod.Name)
-		}
-	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+	}
+	for _, pod := range t.pods(ctx, g, "") {
+		g.Expect(pod.Status.Phase).To(BeElementOf(corev1.PodSucceeded, corev1.PodFailed), pod.Name)
+	}
 }

@@ -86,7 +86,8 @@ var _ = Describe("The owner of a JobSet reads", func() {
 			w := t.workload(ctx, g, "greedy", "trainer")
 			g.Expect(w.Annotations).To(HaveKey(apis.AdmissionGatedByAnnotation))
 			said := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
-			g.Expect([]string{said.Reason, said.Message}).To(Equal([]string{kueue.WorkloadAdmissionGated, "Not in the queue: the stage waits for earlier stages of its JobSet"}))
+			g.Expect([]string{said.Reason, said.Message}).To(Equal([]string{kueue.WorkloadAdmissionGated, "Not in the queue: a stage of its JobSet was deactivated; " +
+				"set spec.active of the quota Workload of that stage to true to requeue"}))
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 	}, SpecTimeout(specTimeout))
 
@@ -94,7 +95,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		t := newTeam(ctx, "100", "15")
 		t.patchQueue(ctx, `{"spec":{"stopPolicy":"Hold"}}`)
 		submit(ctx, t.newJobSet("held", replicatedJob{name: "main", cpus: "1"}))
-		t.expectSays(ctx, "held", "QueueStopped", "Can't admit new workloads: is stopped.")
+		t.expectSays(ctx, "held", "QueueStopped", "is stopped (stopPolicy: Hold)")
 	}, SpecTimeout(specTimeout))
 
 	It("that the priority class of the pending JobSet does not exist", func(ctx SpecContext) {
@@ -174,6 +175,7 @@ var _ = Describe("A namespace that is deleted with a JobSet in the middle of its
 		Eventually(func(g Gomega) {
 			g.Expect(apierrors.IsNotFound(env.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace))).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		newTeam(ctx, "1", "0").awaitHandled(ctx) // so that the manager has handled the last deletions
 		log, err := os.ReadFile(manager.Log)
 		Expect(err).NotTo(HaveOccurred())
 		for line := range strings.SplitSeq(string(log), "\n") {
@@ -210,7 +212,7 @@ var _ = Describe("tranche explain and tranche pending, without the visibility AP
 			MatchRegexp(`(?s)stage initializer .*has finished: Succeeded.*stage launcher .*is admitted.*stage trainer-node .*is admitted`),
 		))
 		Expect(tranche("explain", "second")).To(And(
-			MatchRegexp(`(?s)stage initializer .*has finished: Succeeded.*stage trainer-node .*\n  WaitingForQuota: .*0 of 20 free`),
+			MatchRegexp(`(?s)stage initializer .*has finished: Succeeded.*stage trainer-node .*\n  WaitingForQuota: .*0\s+of\s+20\s+free`),
 			ContainSubstring("Queue positions and holders of quota are not shown: the visibility API is not"),
 		))
 		Expect(tranche("explain", "third")).To(ContainSubstring(`has no JobSet, Job or quota Workload "third"`))

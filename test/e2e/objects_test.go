@@ -210,6 +210,36 @@ func (t team) expectStages(ctx context.Context, jobSet string, states ...string)
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
+// expectNow checks that stages of a JobSet are in these states, without waiting.
+func (t team) expectNow(ctx context.Context, jobSet string, states ...string) {
+	GinkgoHelper()
+	for _, want := range states {
+		name, _ := split(want)
+		Expect(name+"="+t.stage(ctx, Default, jobSet, name)).To(Equal(want), func() string { return t.describe(ctx) })
+	}
+}
+
+// expectStill checks that stages of a JobSet are still in these states when the controllers have handled all earlier writes.
+func (t team) expectStill(ctx context.Context, jobSet string, states ...string) {
+	GinkgoHelper()
+	t.awaitHandled(ctx)
+	t.expectNow(ctx, jobSet, states...)
+}
+
+// probes counts the JobSets of awaitHandled.
+var probes int
+
+// awaitHandled waits until the controllers have handled all earlier writes: it submits a JobSet of one pod, and waits until the manager reports that the pod is
+// ready. Each watch delivers changes in their order, and on the way to that state the JobSet needs every controller several times. A spec that something does
+// not happen calls it before its last check, which could not fail before the controllers have had the opportunity.
+func (t team) awaitHandled(ctx context.Context) {
+	GinkgoHelper()
+	probes++
+	name := "probe-" + strconv.Itoa(probes)
+	submit(ctx, t.newJobSet(name, replicatedJob{name: "probe", cpus: "1"}))
+	t.expectStages(ctx, name, "probe=ready")
+}
+
 func split(s string) (string, string) {
 	for i := range s {
 		if s[i] == '=' {

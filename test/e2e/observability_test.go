@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -50,6 +53,7 @@ var _ = Describe("A staged JobSet reports", func() {
 
 		By("starting another manager, which reads its state from the objects")
 		Expect(manager.Stop()).To(Succeed())
+		t.expectNoLeader(ctx, t.fineTune("third"))
 		var err error
 		manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -123,6 +127,7 @@ var _ = Describe("A staged JobSet reports", func() {
 		Eventually(func(g Gomega) {
 			times := t.times(ctx, g, "victim", "trainer-node")
 			g.Expect(times.Finished).NotTo(BeNil())
+			g.Expect(times.Earlier).To(HaveExactElements(HaveField("Ready", Not(BeNil()))), "its pods were ready before they were evicted")
 			again := apimeta.FindStatusCondition(t.workload(ctx, g, "victim", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
 			g.Expect(times.Held[gpu]).To(Equal(held + 15*int64(times.Finished.Sub(again.LastTransitionTime.Time)/time.Second)))
 		}).WithContext(ctx).Should(Succeed())
@@ -243,4 +248,28 @@ func (t team) expectCounted(ctx context.Context, name, stage string, gpus int64)
 		g.Expect(times.Held[gpu]).To(Equal(gpus * int64(at(kueue.WorkloadFinished).Sub(at(kueue.WorkloadQuotaReserved))/time.Second)))
 		g.Expect(times.Idle[gpu]).To(BeNumerically("<=", times.Held[gpu]))
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectNoLeader asks verbs after a manager has led, while none runs, also about a JobSet that is submitted meanwhile, which it deletes.
+func (t team) expectNoLeader(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.ManagerServiceAccount}}
+	leader, err := env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"leaderElection": map[string]any{"leaderElect": true}}})
+	Expect(err).NotTo(HaveOccurred())
+	// Before the manager has the answer to its request for the Lease it does not release it.
+	Eventually(ctx, func(ctx context.Context) (string, error) { return testenv.ReadMetrics(ctx, leader.Metrics) }).
+		Should(MatchRegexp(`leader_election_master_status\{.*\} 1`))
+	Expect(leader.Stop()).To(Succeed())
+	Expect(env.Admin.Create(ctx, js)).To(Succeed())
+	for _, args := range [][]string{{"explain", js.Name}, {"pending"}} {
+		args = append(args, "-n", t.namespace, "--kubeconfig", env.AdminKubeconfig)
+		out, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), args...).CombinedOutput() // #nosec G204 -- a name of the test
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+		Expect(string(out)).To(ContainSubstring("This may be out of date: no manager has led since 20"))
+		if args[0] == "explain" {
+			Expect(string(out)).To(ContainSubstring("has no quota Workload: the manager has not created one yet"))
+		}
+	}
+	Expect(env.Admin.Delete(ctx, js)).To(Succeed())
+	Expect(env.Admin.Delete(ctx, lease)).To(Succeed()) // the other managers of the suite do without
 }

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
 // A course is what happens to a stage: its states before the change and at the end, and the consequences of the change.
@@ -46,7 +48,7 @@ type plannedChange struct {
 type planner struct{ teams []team }
 
 var _ = Describe("tranche plan", beginsFirst, func() {
-	It("names all that thirteen changes make happen, and nothing else", func(ctx SpecContext) {
+	It("names all that fourteen changes make happen, and nothing else", func(ctx SpecContext) {
 		changes := plannedChanges()
 		planners, manifests := make([]*planner, len(changes)), make([]map[string]any, len(changes))
 		for i := range changes {
@@ -101,7 +103,7 @@ func (p *planner) named(of *plan.Plan) map[string][]plan.Kind {
 	for i := range of.Consequences {
 		c := &of.Consequences[i]
 		Expect(slices.ContainsFunc(p.teams, func(t team) bool { return t.namespace == c.Namespace })).To(BeTrue(), "%+v", c)
-		name := c.JobSet + "/" + c.Stage.Stage
+		name := cmp.Or(c.JobSet, c.Job) + "/" + c.Stage.Stage
 		all[name] = append(all[name], c.Kind)
 		slices.Sort(all[name])
 	}
@@ -270,6 +272,20 @@ func changesOfQuota() []plannedChange {
 				"short/short":  {"ready", "ready", nil},
 				"staged/ps":    {"ready", "waiting", []plan.Kind{plan.Evicted, plan.NeverFits}},
 				"staged/train": {"waiting", "closed", nil},
+			},
+		},
+		{
+			name: "quota is cut while the pods of the first stage start",
+			setUp: func(ctx context.Context, p *planner) map[string]any {
+				t := p.team(ctx, "12")
+				t.staged(ctx, t.newStaged("starts", "2", "4"), "ps=admitted", func(js *jobsetapi.JobSet) {
+					metav1.SetMetaDataAnnotation(&js.Spec.ReplicatedJobs[0].Template.Spec.Template.ObjectMeta, controlplane.FakeReadyAfter, "1h")
+				})
+				return t.queueManifest("5", nil)
+			},
+			courses: map[string]course{
+				"starts/ps":    {"admitted", "waiting", []plan.Kind{plan.Evicted, plan.NeverFits}},
+				"starts/train": {"closed", "closed", []plan.Kind{plan.Delayed}},
 			},
 		},
 		{
@@ -493,7 +509,7 @@ func (t team) suspension(js *jobsetapi.JobSet, suspend bool) map[string]any {
 // isSuspended reports whether a stage holds no quota because the user of its JobSet has suspended it.
 func (t team) isSuspended(ctx context.Context, jobSet, stage string) bool {
 	w := t.workload(ctx, Default, jobSet, stage)
-	return slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate) && !quotaworkload.HoldsQuota(w)
+	return quotaworkload.HasGate(w, apis.SuspendedGate) && !quotaworkload.HoldsQuota(w)
 }
 
 // newLocalQueue creates one more LocalQueue of the team, and returns a function that submits a JobSet to it.

@@ -33,6 +33,7 @@ var _ = Describe("A queued Job", func() {
 		preempted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPreempted)
 		Expect(preempted).NotTo(BeNil())
 		Expect(preempted.Reason).To(Equal(kueue.InClusterQueueReason))
+		Expect(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Message).To(Equal(preempted.Message + `; preemptor: Job "high"`))
 		explained, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", "job/low", "-n", t.namespace, "--kubeconfig", env.AdminKubeconfig).Output() // #nosec G204 -- a name of the test
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(explained)).To(And(HavePrefix("Job "+t.namespace+"/low\n"), ContainSubstring("WaitingForQuota: waits for quota in ClusterQueue "+t.namespace)))

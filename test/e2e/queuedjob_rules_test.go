@@ -89,6 +89,11 @@ var _ = Describe("A queued Job, by the rules of its queue,", func() {
 		Expect(env.Admin.Create(ctx, t.newJob("late", 1, "2"))).To(Succeed())
 		t.expectJob(ctx, "late", "waiting")
 		t.expectJob(ctx, "runs", "ready")
+		newTeam(ctx, "1", "0").awaitHandled(ctx) // this queue admits nothing
+		for name, state := range map[string]string{"late": "waiting", "runs": "ready"} {
+			_, w := t.queued(ctx, Default, name)
+			Expect(stateOfStage(w)).To(Equal(state), name)
+		}
 		t.patchQueue(ctx, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
 		t.expectJob(ctx, "runs", "waiting")
 		t.expectEvent(ctx, "runs", "Stopped")

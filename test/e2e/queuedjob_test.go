@@ -2,9 +2,7 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -221,34 +219,6 @@ var _ = Describe("A queued Job", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// crashes runs managers one after the other, and kills each after its first write. It returns a function that ends this and counts them.
-func crashes(proxy *testenv.Proxy) (end func() int) {
-	var mu sync.Mutex
-	var failure error
-	current, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
-	Expect(err).NotTo(HaveOccurred())
-	killed := 0
-	proxy.AfterWrite(func(int) {
-		mu.Lock()
-		defer mu.Unlock()
-		killed++
-		failure = errors.Join(failure, current.Kill())
-		next, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
-		if err != nil {
-			failure = errors.Join(failure, err)
-			return
-		}
-		current = next
-	})
-	return func() int {
-		proxy.AfterWrite(nil)
-		mu.Lock()
-		defer mu.Unlock()
-		Expect(errors.Join(failure, current.Stop())).To(Succeed())
-		return killed
-	}
-}
-
 var _ = Describe("A manager that is killed after each of its writes", func() {
 	It("runs a Job to its end, through an eviction and a suspension", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
@@ -260,7 +230,9 @@ var _ = Describe("A manager that is killed after each of its writes", func() {
 			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
-		end := crashes(proxy)
+		managers, err := env.StartShortLived(proxy, testenv.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { _, err := managers.Stop(); return err })
 		Expect(env.Admin.Create(ctx, t.newJob("train", 2, "2"))).To(Succeed())
 		t.expectJob(ctx, "train", "ready")
 		t.evictJob(ctx, "train", preemption)
@@ -279,7 +251,8 @@ var _ = Describe("A manager that is killed after each of its writes", func() {
 			g.Expect(stateOfStage(w)).To(Equal("Succeeded"))
 			g.Expect(w.Finalizers).To(BeEmpty())
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
-		killed := end()
+		killed, err := managers.Stop()
+		Expect(err).NotTo(HaveOccurred())
 		AddReportEntry("crashes", killed)
 		Expect(killed).To(BeNumerically(">", 15), "it has written less often than a Job needs")
 	}, SpecTimeout(2*specTimeout))

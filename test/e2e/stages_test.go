@@ -49,7 +49,13 @@ var _ = Describe("A staged JobSet", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(body).To(MatchRegexp(`kueue_workload_creation_latency_seconds_count\{job_kind="JobSet",replica_role="standalone"\} [1-9]`))
 		Expect(t.reserved(ctx, Default)).To(Equal("0"))
+		By("running another JobSet on all GPUs meanwhile")
+		submit(ctx, t.newJobSet("other", replicatedJob{name: "other", cpus: "1", gpus: "15"}))
+		t.expectStages(ctx, "other", "other=ready")
+		t.expectNow(ctx, "one", "initializer=ready", "trainer-node=closed")
 		Expect(t.pods(ctx, Default, "trainer-node")).To(BeEmpty())
+		t.end(ctx, "other", "other", corev1.PodSucceeded)
+		t.expectOver(ctx, "other", jobset.JobSetCompleted)
 
 		t.end(ctx, "one", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "one", "initializer=Succeeded", "trainer-node=ready")
@@ -120,6 +126,8 @@ var _ = Describe("A staged JobSet", func() {
 		submit(ctx, js)
 		startsInOrder := func() {
 			t.expectStages(ctx, "ordered", "driver=admitted", "workers=closed")
+			Eventually(func(g Gomega) { g.Expect(t.job(ctx, g, "driver").Status.Active).To(Equal(int32(1))) }).WithContext(ctx).Should(Succeed())
+			t.expectStill(ctx, "ordered", "driver=admitted", "workers=closed")
 			Expect(t.pods(ctx, Default, "workers")).To(BeEmpty())
 			makeReady(ctx, t, "driver")
 			t.expectStages(ctx, "ordered", "driver=ready", "workers=ready")
@@ -139,6 +147,7 @@ var _ = Describe("A staged JobSet", func() {
 			replicatedJob{name: "client", cpus: "1", after: []jobset.DependsOn{{Name: "server", Status: jobset.DependencyReady}}},
 		))
 		t.expectStages(ctx, "graph", "data=ready", "server=closed", "client=closed")
+		t.expectStill(ctx, "graph", "data=ready", "server=closed", "client=closed")
 		t.end(ctx, "graph", "data", corev1.PodSucceeded)
 		t.expectStages(ctx, "graph", "data=Succeeded", "server=ready", "client=ready")
 	}, SpecTimeout(specTimeout))
@@ -182,6 +191,7 @@ var _ = Describe("A staged JobSet", func() {
 		js.Labels = nil
 		submit(ctx, js)
 		Eventually(func(g Gomega) { g.Expect(t.pods(ctx, g, "main")).To(HaveLen(1)) }).WithContext(ctx).Should(Succeed())
+		awaitHandledWithoutQueue(ctx)
 		Expect(t.workloads(ctx, Default)).To(BeEmpty())
 		Expect(t.jobs(ctx, Default, "main")[0].Labels).NotTo(HaveKey(apis.HoldLabel))
 	}, SpecTimeout(specTimeout))
@@ -253,6 +263,10 @@ var _ = Describe("A staged JobSet", func() {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}, Value: 7, GlobalDefault: true}
 		Expect(env.Admin.Create(ctx, class)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(env.Admin.Delete(ctx, class)).To(Succeed()) })
+		Eventually(func(g Gomega) {
+			g.Expect(t.workload(ctx, g, "unranked", "trainer-node").Spec.Priority).To(HaveValue(BeEquivalentTo(7)), "a stage without quota gets the class")
+		}).WithContext(ctx).Should(Succeed())
+		Expect(t.workload(ctx, Default, "unranked", "initializer").Spec.PriorityClassRef).To(BeNil())
 		t.end(ctx, "unranked", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "unranked", "initializer=Succeeded", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))

@@ -44,6 +44,7 @@ var _ = Describe("Under StrictFIFO a later stage that waits", func() {
 		t.expectStages(ctx, "new", "initializer=waiting", "trainer-node=closed")
 		t.expectBehind(ctx, "begun", "trainer-node")
 		t.expectBehind(ctx, "new", "initializer")
+		t.expectNow(ctx, "begun", "trainer-node=waiting") // there is quota for it, and the engine has decided about a later stage
 
 		t.end(ctx, "running", "trainer-node", corev1.PodSucceeded)
 		t.expectStages(ctx, "big", "trainer-node=ready")

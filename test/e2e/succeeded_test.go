@@ -155,6 +155,10 @@ var _ = Describe("A JobSet that is about to finish or restart", func() {
 		t.end(ctx, "hog", "main", corev1.PodSucceeded)
 		t.expectStages(ctx, "hog", "main=Succeeded")
 		t.expectStages(ctx, "failing", "data.index=admitted", "train=closed", "serve=closed")
+		// A later Job shows that the manager has handled all that: the JobSet controller is down.
+		Expect(env.Admin.Create(ctx, t.newJob("later", 1, ""))).To(Succeed())
+		t.expectJob(ctx, "later", "ready")
+		t.expectNow(ctx, "failing", "data.index=admitted", "train=closed", "serve=closed")
 
 		Expect(env.Plane.StartComponent(ctx, controlplane.JobSet)).To(Succeed())
 		t.expectRestarts(ctx, "failing", 1)

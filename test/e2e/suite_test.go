@@ -23,7 +23,7 @@ const (
 	gpu = corev1.ResourceName("nvidia.com/gpu")
 
 	poll     = 100 * time.Millisecond
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 	// firstAudit is by when a manager has audited its books: it does so once a minute.
 	firstAudit = 90 * time.Second
 

@@ -77,6 +77,7 @@ var _ = Describe("Quota that a finalizer or a changed label could retain or rele
 		submit(ctx, t.training("victim"))
 		t.expectStages(ctx, "victim", "trainer=ready")
 		own := t.pods(ctx, Default, "trainer")[0]
+		auditor.Ignore(&own) // its Job may replace it before it has ended
 		Expect(env.Admin.Patch(ctx, own.DeepCopy(), merge(`{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":null,`+
 			`"controller-uid":null,"batch.kubernetes.io/job-name":null,"job-name":null}}}`))).To(Succeed())
 		Eventually(func(g Gomega) {

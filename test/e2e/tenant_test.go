@@ -55,8 +55,11 @@ var _ = Describe("A tenant with the role edit", func() {
 		Eventually(func() error { return alice.Get(ctx, client.ObjectKeyFromObject(job), job) }).WithContext(ctx).Should(Succeed())
 
 		By("starting it")
-		Expect(alice.Patch(ctx, waits.DeepCopy(), merge(`{"spec":{"suspend":false}}`))).To(Succeed())
-		Expect(alice.Patch(ctx, job.DeepCopy(), merge(`{"spec":{"suspend":false}}`))).To(Succeed())
+		started, resumed := waits.DeepCopy(), job.DeepCopy()
+		Expect(alice.Patch(ctx, started, merge(`{"spec":{"suspend":false}}`))).To(Succeed())
+		Expect(started.Spec.Suspend).To(HaveValue(BeTrue()), "the write has no effect")
+		Expect(alice.Patch(ctx, resumed, merge(`{"spec":{"suspend":false}}`))).To(Succeed())
+		Expect(resumed.Spec.Suspend).To(HaveValue(BeTrue()), "the write has no effect")
 
 		By("removing the hold, and forging labels of the manager")
 		for object, patch := range map[client.Object]string{

@@ -70,9 +70,13 @@ var _ = Describe("tranche what-if", func() {
 		t := p.teamOnNodes(ctx, 2)
 		// They ask for no CPU: the quota of CPU that is left depends on the queues of other specs.
 		t.staged(ctx, t.newJobSet("one", replicatedJob{name: "one", gpus: "64"}), "one=ready")
-		t.staged(ctx, t.newJobSet("other", replicatedJob{name: "other", gpus: "64"}), "other=ready")
-		lost := t.podsOf(ctx, Default, "one", "one")[0].Spec.NodeName
-		Expect(t.podsOf(ctx, Default, "other", "other")[0].Spec.NodeName).NotTo(Equal(lost))
+		other := t.newJob("other", 1, "64")
+		delete(other.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
+		delete(other.Spec.Template.Spec.Containers[0].Resources.Limits, corev1.ResourceCPU)
+		Expect(env.Admin.Create(ctx, other)).To(Succeed())
+		t.expectJob(ctx, "other", "ready")
+		lost := map[string]string{"one": t.podsOf(ctx, Default, "one", "one")[0].Spec.NodeName, "other": t.podsOfJob(ctx, Default, "other")[0].Spec.NodeName}
+		Expect(lost["one"]).NotTo(Equal(lost["other"]))
 
 		answers := map[string][]string{"the cluster": {"--kubeconfig", env.AdminKubeconfig}}
 		for name, flags := range map[string][]string{"a snapshot with pods": {"--pods"}, "a snapshot without pods": nil} {
@@ -84,16 +88,18 @@ var _ = Describe("tranche what-if", func() {
 			answers[name] = []string{"--snapshot", path}
 		}
 		for name, from := range answers {
-			loss, code := ask(ctx, nil, append([]string{"what-if", "node-loss", "-l", corev1.LabelHostname + "=" + lost}, from...)...)
-			Expect(loss.Objects).To(ContainElement(And(HaveField("Kind", "Node"), HaveField("Name", lost), HaveField("Action", plan.Delete))), name)
-			if name == "a snapshot without pods" {
-				Expect(loss.Consequences).To(BeEmpty(), name)
-				continue
+			for owner, node := range lost {
+				loss, code := ask(ctx, nil, append([]string{"what-if", "node-loss", "-l", corev1.LabelHostname + "=" + node}, from...)...)
+				Expect(loss.Objects).To(ContainElement(And(HaveField("Kind", "Node"), HaveField("Name", node), HaveField("Action", plan.Delete))), name)
+				if name == "a snapshot without pods" {
+					Expect(loss.Consequences).To(BeEmpty(), name)
+					continue
+				}
+				Expect(code).To(Equal(3), name)
+				Expect(p.named(&loss)).To(Equal(map[string][]plan.Kind{map[string]string{"one": "one/one", "other": "other/"}[owner]: {plan.Evicted}}), name)
+				Expect(loss.Consequences[0].Reason).To(Equal(kueue.WorkloadEvictedDueToNodeFailures), name)
+				Expect(loss.Consequences[0].Again).To(BeNil(), name)
 			}
-			Expect(code).To(Equal(3), name)
-			Expect(p.named(&loss)).To(Equal(map[string][]plan.Kind{"one/one": {plan.Evicted}}), name)
-			Expect(loss.Consequences[0].Reason).To(Equal(kueue.WorkloadEvictedDueToNodeFailures), name)
-			Expect(loss.Consequences[0].Again).To(BeNil(), name)
 		}
 	}, SpecTimeout(specTimeout))
 })

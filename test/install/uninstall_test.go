@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,10 +46,13 @@ func TestUninstall(t *testing.T) {
 	})
 	c := &cluster{shell: newShell(t, w.Plane, w.Root), World: w}
 	t.Run("make deploy runs the image", c.deploys)
+	c.doctor(t, false, "no manager has led yet", "there is no ResourceFlavor", "there are 0 ClusterQueues and 0 LocalQueues")
 	manager := c.start(t)
 	c.createQueues(t)
+	t.Run("tranche doctor", c.examinesItself)
 	t.Run("uninstall keeps what runs", func(t *testing.T) { c.keepsRunning(t, manager) })
 	t.Run("install again", c.installsAgain)
+	t.Run("another CRD of JobSets", c.keepsOrder)
 	t.Run("a manager without CRDs is not ready", c.unready)
 	t.Run("uninstall everything", c.removesEverything)
 }
@@ -66,7 +71,7 @@ func (c *cluster) deploys(t *testing.T) {
 // start runs the real manager, in addition to the pods of its Deployment, which fake nodes only pretend to run.
 func (c *cluster) start(t *testing.T) *testenv.Manager {
 	t.Helper()
-	m, err := c.StartManager(t.Context(), testenv.ManagerOptions{})
+	m, err := c.StartManager(t.Context(), testenv.ManagerOptions{Settings: map[string]any{"leaderElection": map[string]any{"leaderElect": true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +115,7 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	if err := manager.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	c.doctor(t, false, "no manager has led since", "-> start a manager")
 	first := c.pods(t, runs)[0]
 	eventually(t, "the second stage is held", func() bool {
 		held := c.kubectl(t, "get", "jobs", "-n", "team", "-o", "jsonpath={.items[?(@.spec.suspend==true)].metadata.name}")
@@ -127,7 +133,9 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	}
 
 	c.kubectl(t, "delete", "-k", "config/default")
-	t.Logf("uninstall:\n%s", c.command(t, "bin/tranche", "uninstall"))
+	if out := c.command(t, "bin/tranche", "uninstall"); !strings.Contains(out, "removed the finalizer "+kueue.ResourceInUseFinalizerName+" of ") {
+		t.Errorf("uninstall does not name the finalizer that it removes:\n%s", out)
+	}
 	if got := c.finalizers(t); got != "" {
 		t.Errorf("finalizers are left: %s", got)
 	}
@@ -142,12 +150,10 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	if now := c.podsOfJob(t, job); len(now) != 1 || now[0].UID != indexing.UID || now[0].DeletionTimestamp != nil {
 		t.Error("the pod of the queued Job did not go on")
 	}
-	c.kubectl(t, "delete", "job", "-n", job.Namespace, job.Name, "--timeout=1m")
 	c.get(t, waits)
 	if !ptr.Deref(waits.Spec.Suspend, false) {
 		t.Error("a JobSet that waited for quota has started")
 	}
-	c.delete(t, runs)
 	c.delete(t, waits)
 }
 
@@ -167,6 +173,7 @@ func (c *cluster) installsAgain(t *testing.T) {
 		})
 	}
 	manager := c.start(t)
+	c.paysForWhatRuns(t)
 	js := queued("again", "main", 1, nil, "only")
 	c.create(t, js)
 	eventually(t, "a JobSet completes", func() bool {
@@ -179,10 +186,99 @@ func (c *cluster) installsAgain(t *testing.T) {
 	c.delete(t, js)
 }
 
+// paysForWhatRuns checks that a stage is charged beyond quota which the JobSet controller has started while Tranche was not installed. The first stage and a
+// queued Job hold all quota.
+func (c *cluster) paysForWhatRuns(t *testing.T) {
+	t.Helper()
+	runs := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "runs"}}
+	eventually(t, "both stages are charged", func() bool {
+		var list kueue.WorkloadList
+		if err := c.Admin.List(t.Context(), &list, client.InNamespace("team"), client.MatchingLabels{apis.JobSetLabel: "runs"}); err != nil {
+			t.Fatal(err)
+		}
+		admitted := 0
+		for i := range list.Items {
+			if apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, kueue.WorkloadAdmitted) {
+				admitted++
+			}
+		}
+		c.get(t, runs)
+		return admitted == 2 && apimeta.IsStatusConditionTrue(runs.Status.Conditions, "StageAdmitted")
+	})
+	if now := c.pods(t, runs); len(now) != 2 || now[0].DeletionTimestamp != nil || now[1].DeletionTimestamp != nil {
+		t.Errorf("the pods of the stages did not go on: %v", now)
+	}
+	c.delete(t, runs)
+	c.kubectl(t, "delete", "job", "-n", "team", "index", "--timeout=1m")
+}
+
+// keepsOrder applies the JobSet project's CRD over Tranche's while a JobSet runs whose order depends on a field of Tranche.
+func (c *cluster) keepsOrder(t *testing.T) {
+	manager := c.start(t)
+	ordered := func(name string) *jobsetapi.JobSet {
+		js := queued(name, "main", 1, map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}, "prepare", "train")
+		js.Spec.StartupPolicy.Rules = []jobsetapi.StartupPolicyRule{{TargetReplicatedJobs: []string{"prepare"}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus}}
+		return js
+	}
+	before, meanwhile := ordered("before"), ordered("meanwhile")
+	c.create(t, before)
+	eventually(t, "the first stage runs", func() bool { return len(c.pods(t, before)) == 1 })
+	fields := manager.Health + "/readyz/jobset-fields"
+	if got := status(t, fields); got != http.StatusOK {
+		t.Errorf("with Tranche's CRD /readyz/jobset-fields answers %d", got)
+	}
+
+	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controlplane.UpstreamCRDs(c.Plane.BinDir()))
+	eventually(t, "the manager is not ready", func() bool { return status(t, fields) == http.StatusInternalServerError })
+	c.doctor(t, false, "CustomResourceDefinition jobsets.jobset.x-k8s.io lacks", "spec.startupPolicy.rules", "-> apply config/crd")
+	c.kubectl(t, "label", "jobset", "-n", "team", before.Name, "written=again")
+	eventually(t, "the JobSet reports that it has lost its rules", func() bool {
+		c.get(t, before)
+		return len(before.Spec.StartupPolicy.Rules) == 0 && reasonOf(before, "SpecPruned") == "FieldsRecorded"
+	})
+	c.create(t, meanwhile)
+	eventually(t, "a JobSet that is submitted meanwhile is refused", func() bool {
+		c.get(t, meanwhile)
+		return reasonOf(meanwhile, "SpecPruned") == "FieldsUnknown" && reasonOf(meanwhile, "StageAdmitted") == kueue.WorkloadQuotaReservedReasonMisconfigured
+	})
+
+	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
+	eventually(t, "the manager is ready", func() bool { return status(t, fields) == http.StatusOK })
+	pods := c.pods(t, before)
+	if len(pods) != 1 || len(c.pods(t, meanwhile)) != 0 {
+		t.Fatalf("%d pods of the JobSet that runs, and %d of the refused one; want 1, because its first stage has not succeeded, and 0", len(pods), len(c.pods(t, meanwhile)))
+	}
+	pods[0].Status.Phase = corev1.PodSucceeded
+	if err := c.Admin.Status().Update(t.Context(), &pods[0]); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second stage follows", func() bool {
+		return slices.ContainsFunc(c.pods(t, before), func(pod corev1.Pod) bool { return pod.Labels[jobset.ReplicatedJobNameKey] == "train" })
+	})
+	c.get(t, meanwhile)
+	if got := reasonOf(meanwhile, "SpecPruned"); got != "FieldsUnknown" {
+		t.Errorf("when Tranche's CRD is back, the refused JobSet has the reason %q", got)
+	}
+	c.delete(t, before)
+	c.delete(t, meanwhile)
+	if err := manager.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reasonOf returns the reason of a condition of a JobSet, or "".
+func reasonOf(js *jobsetapi.JobSet, conditionType string) string {
+	if c := apimeta.FindStatusCondition(js.Status.Conditions, conditionType); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
 func (c *cluster) unready(t *testing.T) {
 	manager := c.start(t)
 	c.kubectl(t, "delete", "crd", "cohorts.kueue.x-k8s.io")
 	eventually(t, "the manager is not ready", func() bool { return status(t, manager.Health+"/readyz/crds") == http.StatusInternalServerError })
+	c.doctor(t, false, "CustomResourceDefinition cohorts.kueue.x-k8s.io does not exist", "-> apply config/crd")
 	if err := manager.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +301,10 @@ func (c *cluster) removesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.kubectl(t, "delete", "-k", "config/default")
-	t.Logf("uninstall:\n%s", c.command(t, "bin/tranche", "uninstall", "--everything"))
+	if out, err := c.try(t.Context(), "bin/tranche", "uninstall", "--everything"); err == nil || !strings.Contains(out, "not confirmed, nothing has changed") || len(c.pods(t, runs)) != 2 {
+		t.Errorf("uninstall --everything did not ask, or deleted JobSets without an answer: %v\n%s", err, out)
+	}
+	t.Logf("uninstall:\n%s", c.command(t, "bin/tranche", "uninstall", "--everything", "--yes"))
 	if left := c.kubectl(t, "get", "crd", "-o", "name"); strings.Contains(left, "kueue") || !strings.Contains(left, jobSetCRD) {
 		t.Errorf("the CRDs that are left are %s, want that of JobSets and none of Kueue", left)
 	}

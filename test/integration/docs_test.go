@@ -19,6 +19,8 @@ import (
 var elsewhere = map[string]string{
 	"kubectl apply --server-side --force-conflicts -k config/crd":    "the suite has installed it",
 	"kubectl apply --server-side --force-conflicts -k config/beside": "test/kueue installs it where Kueue is",
+	"kubectl apply --server-side -k ../overlay":                      "test/manifests builds the overlay",
+	"kubectl apply --server-side --force-conflicts -k ../overlay":    "test/manifests builds the overlay, test/kueue installs config/beside where Kueue is",
 	"kubectl delete -k config/default":                               "test/install runs it",
 	"kubectl apply --server-side -k config/monitoring":               "it needs the CRDs of the Prometheus operator",
 	"kubectl create -f tune.yaml":                                    "the manifest above it is applied",
@@ -30,7 +32,6 @@ var elsewhere = map[string]string{
 	"kubectl delete validatingwebhook":       "it is about a cluster with Kueue: test/kueue/migration",
 	"kubectl replace -f 'config/crd/":        "test/kueue/migration runs it",
 	"kubectl tranche":                        "test/integration/visibility_test.go runs the plugin",
-	"kubectl apply -k config/shadow":         "test/integration/shadow installs it",
 	"kubectl -n tranche-system port-forward": "it needs pods that run",
 	"kubectl wait jobset":                    "it waits for a preemption: test/e2e/preemption_test.go runs it",
 	"kubectl create token":                   "test/integration/dashboard_test.go requests tokens by the same API",

@@ -87,7 +87,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 			preempted := apimeta.FindStatusCondition(victim.Status.Conditions, kueue.WorkloadPreempted)
 			g.Expect(preempted).NotTo(BeNil())
 			g.Expect(preempted.Reason).To(Equal(kueue.InCohortReclamationReason))
-			g.Expect(preempted.Message).To(Equal(evicted.Message))
+			g.Expect(evicted.Message).To(Equal(preempted.Message + `; preemptor: JobSet "of-preemptor"`))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(victim.Status.Admission).NotTo(BeNil())
 		for _, held := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
@@ -120,6 +120,12 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 			})
 		}
 		expectEvents(ctx, "of-deadlocked", "StageEvicted")
+		// Decisions about one stage are written in the order in which they come: both evictions before this admission.
+		runner.Write(admit(w))
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
+			g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadEvicted)).To(BeFalse())
+		}).WithContext(ctx).Should(Succeed())
 		registry := prometheus.NewRegistry()
 		for _, c := range counters.Collectors() {
 			Expect(registry.Register(c)).To(Succeed())

@@ -113,6 +113,9 @@ var _ = Describe("The guards of created objects", func() {
 			expectAnswer(who.Create(ctx, js), want)
 		}
 	},
+		Entry("limits its time to hours", func(js *jobsetapi.JobSet) { js.Labels[apis.MaxExecTimeLabel] = "2h" }, `max-exec-time-seconds is "2h", which is no number of seconds from 1 to 999999999`),
+		Entry("limits its time to nothing", func(js *jobsetapi.JobSet) { js.Labels[apis.MaxExecTimeLabel] = "0" }, `max-exec-time-seconds is "0"`),
+		Entry("limits its time beyond all numbers", func(js *jobsetapi.JobSet) { js.Labels[apis.MaxExecTimeLabel] = "99999999999" }, `max-exec-time-seconds is "99999999999"`),
 		Entry("has a label of Tranche", func(js *jobsetapi.JobSet) { js.Labels[apis.StageLabel] = "a" }, "metadata.labels: only Tranche's manager"),
 		Entry("claims that it has started", func(js *jobsetapi.JobSet) {
 			js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
@@ -288,8 +291,9 @@ var _ = Describe("The guards of created objects", func() {
 		}
 		Eventually(func(g Gomega) {
 			warnings.reset()
-			g.Expect(unqueued()).To(MatchError(MatchRegexp(`must name a LocalQueue: set its label kueue.x-k8s.io/queue-name to "(night|day)" \(ClusterQueue (night|day)-shift\)`)))
-			g.Expect(warnings.text()).To(ContainElements(ContainSubstring(`to "night"`), ContainSubstring(`to "day"`)))
+			g.Expect(unqueued()).To(MatchError(MatchRegexp(
+				`must name a LocalQueue: set its label kueue.x-k8s.io/queue-name to "(night|day)" \(ClusterQueue (night|day)-shift\), or to another one that "kubectl get localqueues`)))
+			g.Expect(warnings.text()).To(BeEmpty(), "as many as there are LocalQueues")
 		}).WithContext(ctx).Should(Succeed())
 		job := func(change func(*batchv1.Job)) error {
 			job := newQueuedJob(namespace, "unqueued")

@@ -51,6 +51,12 @@ var _ = Describe("The limits of queued JobSets", Ordered, func() {
 			js.Spec.ReplicatedJobs[i+1].DependsOn = []jobset.DependsOn{{Name: fmt.Sprintf("r%d", i), Status: jobset.DependencyReady}}
 		}
 	}
+	sized := func(replicas, parallelism int32) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
+			js.Spec.ReplicatedJobs[0].Replicas = replicas
+			js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = new(parallelism)
+		}
+	}
 	text := func(size int) func(*jobsetapi.JobSet) {
 		return func(js *jobsetapi.JobSet) {
 			container := &js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
@@ -84,6 +90,23 @@ var _ = Describe("The limits of queued JobSets", Ordered, func() {
 		Entry("refuse 101 stages that depend on each other", 101, inChain, "at most 100 stages, not 101"),
 		Entry("accept long texts", 1, text(260_000), allowed),
 		Entry("refuse longer texts", 1, text(270_000), "have at most 262144 characters"),
+		Entry("accept 5000 Jobs", 2, sized(4999, 1), allowed),
+		Entry("refuse 5001 Jobs", 2, sized(5000, 1), "spec.replicatedJobs[*].replicas: a JobSet has at most 5000 Jobs, not 5001; give each Job more pods (parallelism)"),
+		Entry("refuse more Jobs than memory has room for", 1, sized(1_000_000_000, 1), "at most 5000 Jobs, not 1000000000"),
+		Entry("refuse as many without a queue", 2, func(js *jobsetapi.JobSet) { js.Labels = nil; sized(5000, 1)(js) }, "at most 5000 Jobs, not 5001"),
+		Entry("not let a negative number make room", 2, func(js *jobsetapi.JobSet) { sized(5001, 1)(js); js.Spec.ReplicatedJobs[1].Replicas = -5000 }, "at most 5000 Jobs, not 5001"),
+		Entry("accept 150000 pods at once", 1, sized(1000, 150), allowed),
+		Entry("refuse more pods at once", 2, sized(1000, 150), "spec.replicatedJobs[*]: at most 150000 pods of a JobSet run at the same time, not 150001; lower replicas"),
+		Entry("accept more pods one after another", 1, func(js *jobsetapi.JobSet) {
+			sized(1, 1000)(js)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Completions = new(int32(200_000))
+		}, allowed),
+		Entry("accept more parallelism than there is to do", 1, func(js *jobsetapi.JobSet) {
+			sized(100, 2000)(js)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Completions = new(int32(1000))
+		}, allowed),
+		Entry("accept texts in many Jobs", 1, func(js *jobsetapi.JobSet) { text(16_000)(js); sized(4096, 1)(js) }, allowed),
+		Entry("refuse longer texts in as many", 1, func(js *jobsetapi.JobSet) { text(17_000)(js); sized(4096, 1)(js) }, "in all Jobs of a JobSet in a queue, or with gangs, groups or rules, have at most 67108864 characters, not 69"),
 		Entry("do not limit other JobSets", 301, func(js *jobsetapi.JobSet) { js.Labels = nil; inChain(js) }, noEffect),
 	)
 

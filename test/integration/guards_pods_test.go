@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -29,6 +30,10 @@ const (
 	loose = `[{"op":"remove","path":"/metadata/labels/batch.kubernetes.io~1controller-uid"},{"op":"remove","path":"/metadata/labels/controller-uid"},` +
 		`{"op":"remove","path":"/metadata/labels/job-name"},{"op":"remove","path":"/metadata/labels/batch.kubernetes.io~1job-name"}]`
 	unowned = `[{"op":"remove","path":"/metadata/ownerReferences"}]`
+
+	// untracked is a JSON patch after which nothing keeps a pod that is deleted by force.
+	untracked, tracks = `[{"op":"remove","path":"/metadata/finalizers"}]`, "metadata.finalizers: only the Job controller removes"
+	vanishes          = "gracePeriodSeconds is 0: the pod would disappear and release its quota at once"
 )
 
 var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFailure, func() {
@@ -45,7 +50,9 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		allowSubresources(ctx, namespace)
 		tenant = env.clientAs(alice)
 		js := newQueued(namespace, "train", "a")
-		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations = map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations = map[string]string{
+			controlplane.FakeExit: controlplane.FakeExitNever, controlplane.FakeStopAfter: "30s",
+		}
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources.Requests = newPod(namespace, "").Spec.Containers[0].Resources.Requests
 		Expect(tenant.Create(ctx, js)).To(Succeed())
 		job = awaitJobs(ctx, js, 1)[0]
@@ -73,6 +80,9 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"u"}}]`, owners),
 		Entry("pretend that another queue pays for it", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1cluster-queue-name","value":"other"}]`,
 			"metadata.labels: kueue.x-k8s.io/podset, kueue.x-k8s.io/cluster-queue-name and kueue.x-k8s.io/local-queue-name name the quota"),
+		Entry("hide it from the count of its Job", untracked, tracks),
+		Entry("replace what keeps it until it is counted", `[{"op":"replace","path":"/metadata/finalizers","value":["example.com/other"]}]`, tracks),
+		Entry("add another finalizer", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/other"}]`, allowed),
 		Entry("add other labels", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
 		Entry("forge the progress of its in-place restart",
 			`[{"op":"add","path":"/metadata/annotations/jobset.sigs.k8s.io~1in-place-restart-attempt","value":"1"}]`, allowed),
@@ -161,11 +171,20 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Expect(gatesOf(member)).NotTo(BeEmpty())
 		expectAnswer(tenant.Patch(ctx, member.DeepCopy(), jsonPatch(loose), client.DryRunAll), labels)
 		expectAnswer(tenant.Patch(ctx, member.DeepCopy(), jsonPatch(unowned), client.DryRunAll), owners)
+		expectAnswer(tenant.Patch(ctx, member.DeepCopy(), jsonPatch(untracked), client.DryRunAll), tracks)
 
 		By("limiting the grace period of its deletion, once it has a node")
 		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, member.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`))).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(get(ctx, member).Spec.NodeName).NotTo(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		expectAnswer(tenant.Delete(ctx, member.DeepCopy(), client.GracePeriodSeconds(tooLong)), "gracePeriodSeconds is 3601")
+		expectAnswer(tenant.Delete(ctx, member.DeepCopy(), client.GracePeriodSeconds(0)), vanishes)
+		expectAnswer(tenant.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0)), vanishes)
+		expectAnswer(tenant.SubResource("eviction").Create(ctx, member.DeepCopy(), &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: member.Name}, DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))},
+		}), vanishes)
+		expectRemovable(ctx, member)
+		Expect(tenant.Delete(ctx, member.DeepCopy(), client.GracePeriodSeconds(1), client.DryRunAll)).To(Succeed())
+		Expect(tenant.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.DryRunAll)).To(Succeed(), "as the namespace controller does")
 		Expect(tenant.Delete(ctx, plain, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	}, SpecTimeout(patience))
 
@@ -180,11 +199,32 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		}
 		expectAnswer(evict(tooLong), "gracePeriodSeconds is 3601")
 		Expect(evict(anHour)).To(Succeed())
-		for _, seconds := range []int64{0, 30, anHour} {
+		for _, seconds := range []int64{-1, 1, 30, anHour} {
 			Expect(tenant.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(seconds), client.DryRunAll)).To(Succeed())
 		}
 		Expect(tenant.Delete(ctx, pod.DeepCopy(), client.DryRunAll)).To(Succeed())
 		Expect(get(ctx, pod).DeletionTimestamp).To(BeNil())
+	}, SpecTimeout(patience))
+
+	It("refuse to delete a pod by force, when it runs and when its Job no longer tracks it", func(ctx SpecContext) {
+		expectVanishing := func() {
+			GinkgoHelper()
+			expectAnswer(tenant.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)), vanishes)
+			expectAnswer(tenant.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0)), vanishes)
+			expectRemovable(ctx, pod)
+		}
+		expectVanishing()
+
+		By("suspending the Job, whose controller removes its finalizer from the pod before it deletes it")
+		Expect(tenant.Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
+		Eventually(func(g Gomega) {
+			fresh := get(ctx, pod)
+			g.Expect(fresh.DeletionTimestamp).NotTo(BeNil())
+			g.Expect(fresh.Finalizers).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+		expectVanishing()
+		Expect(tenant.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(1))).To(Succeed())
+		expectVanishing()
 	}, SpecTimeout(patience))
 
 	DescribeTable("refuse a queued JobSet whose Jobs", func(ctx SpecContext, change func(*batchv1.JobSpec), want string) {
@@ -230,6 +270,16 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		}
 	}, SpecTimeout(patience))
 })
+
+// expectRemovable expects that the kubelet, which kwok acts as, Kubernetes and administrators may delete a pod with a grace period of 0.
+func expectRemovable(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	for _, who := range []client.Client{
+		env.clientAs("system:serviceaccount:kube-system:kwok-controller"), env.clientAs("system:serviceaccount:kube-system:pod-garbage-collector"), env.adminClient,
+	} {
+		Expect(who.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0), client.DryRunAll)).To(Succeed())
+	}
+}
 
 func slowProbe() *corev1.Probe {
 	return &corev1.Probe{

@@ -466,12 +466,15 @@ var _ = Describe("The guards of queued Jobs", func() {
 			`[{"op":"remove","path":"/metadata/labels"}]`:                                     "only the Job controller creates the pods",
 			`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1podset"}]`:              "name the quota that the pod uses",
 			`[{"op":"remove","path":"/metadata/ownerReferences"}]`:                            "must be deleted with its owner",
-			`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`:                      allowed,
+			untracked: tracks,
+			`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`: allowed,
 		} {
 			expectAnswer(tenant.Patch(ctx, &pods.Items[0], jsonPatch(patch), client.DryRunAll), want)
 		}
 		grace := int64(9999)
 		expectAnswer(tenant.Delete(ctx, &pods.Items[0], client.DryRunAll, &client.DeleteOptions{GracePeriodSeconds: &grace}), "more than the limit")
+		Eventually(func(g Gomega) { g.Expect(get(ctx, &pods.Items[0]).Spec.NodeName).NotTo(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		expectAnswer(tenant.Delete(ctx, &pods.Items[0], client.DryRunAll, client.GracePeriodSeconds(0)), vanishes)
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}}
 		expectAnswer(tenant.Delete(ctx, job, client.DryRunAll, client.PropagationPolicy("Orphan")), "must be deleted with it")
 		expectAnswer(tenant.Delete(ctx, job, client.DryRunAll), "must be deleted with it")

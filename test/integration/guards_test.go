@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -132,6 +134,10 @@ var _ = Describe("The guards", func() {
 		Entry("choose its nodes",
 			`[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.replicatedJobs: a JobSet that is queued"),
 		Entry("ask for more pods", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":9}]`, "spec.replicatedJobs: a JobSet that is queued"),
+		Entry("let it grow beyond all clusters", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":150001},
+			{"op":"add","path":"/spec/replicatedJobs/0/template/spec/completions","value":150001}]`, "at most 150000 pods of a JobSet run at the same time; set a lower parallelism"),
+		Entry("limit its time in hours", `[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds","value":"2h"}]`,
+			`max-exec-time-seconds is "2h", which is no number of seconds`),
 		Entry("hand it to another controller", `[{"op":"add","path":"/spec/managedBy","value":"example.com/other"}]`, "field is immutable"),
 		Entry("remove its queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "submit it again without the label"),
 		Entry("empty its queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":""}]`, "submit it again without the label"),
@@ -144,7 +150,17 @@ var _ = Describe("The guards", func() {
 		Entry("add other labels", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
 	)
 
-	It("let a JobSet change queues only while it is suspended", func(ctx SpecContext) {
+	It("name server-side apply to a user whose client-side apply removes the defaults of a JobSet", func(ctx SpecContext) {
+		file := filepath.Join(GinkgoT().TempDir(), "jobset.yaml")
+		Expect(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"jobset.x-k8s.io/v1alpha2","kind":"JobSet",
+			"metadata":{"namespace":%q,"name":"applied","labels":{"kueue.x-k8s.io/queue-name":"main"}},"spec":{"replicatedJobs":[{"name":"a","template":{"spec":
+			{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"example.com/main"}]}}}}}]}}`, namespace), 0o600)).To(Succeed())
+		Expect(env.Kubectl(ctx, "apply", "-f", file)).To(Succeed())
+		Expect(env.Kubectl(ctx, "apply", "-f", file)).To(MatchError(ContainSubstring("To apply an unchanged manifest, use kubectl apply --server-side")))
+		Expect(env.Kubectl(ctx, "apply", "--server-side", "-f", file)).To(Succeed())
+	}, SpecTimeout(patience))
+
+	It("let a JobSet change queues and its maximum execution time only while it is suspended", func(ctx SpecContext) {
 		start(ctx, js)
 		tenant := env.clientAs(alice)
 		move := func(more ...string) error {
@@ -155,13 +171,21 @@ var _ = Describe("The guards", func() {
 			return tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+operations+"]"))
 		}
 		const suspend, resume = `{"op":"replace","path":"/spec/suspend","value":true}`, `{"op":"replace","path":"/spec/suspend","value":false}`
+		limit := func() error {
+			return tenant.Patch(ctx, js.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds","value":"600"}]`))
+		}
+		expectAnswer(limit(), "kueue.x-k8s.io/max-exec-time-seconds cannot be changed while the JobSet runs")
 		expectAnswer(move(), "suspend it (spec.suspend: true) before you move it to other")
 		expectAnswer(move(suspend), "suspend it (spec.suspend: true) before you move it to other")
 		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+suspend+"]"))).To(Succeed())
 		expectAnswer(move(resume), "suspend it (spec.suspend: true) before you move it to other")
 		Expect(move()).To(Succeed())
+		Expect(limit()).To(Succeed())
+		attempts := holds(ctx)
 		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+resume+"]"))).To(Succeed())
 		Expect(*get(ctx, js).Spec.Suspend).To(BeFalse())
+		Eventually(func() float64 { return holds(ctx) }).WithContext(ctx).Should(BeNumerically(">", attempts), "the JobSet controller tries to resume its Jobs")
+		Expect(*get(ctx, job).Spec.Suspend).To(BeTrue())
 		expectNoPods(ctx, namespace)
 	}, SpecTimeout(patience))
 
@@ -373,7 +397,8 @@ func start(ctx context.Context, js *jobsetapi.JobSet) {
 // release writes the Jobs of an admitted stage as the manager does.
 func release(ctx context.Context, job *batchv1.Job) {
 	GinkgoHelper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"suspend":false}}`, apis.FlavorNodeLabelsAnnotation)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"suspend":false,"template":{"metadata":{"labels":{%q:"a"}}}}}`,
+		apis.FlavorNodeLabelsAnnotation, apis.PodSetLabel)
 	Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 

@@ -2,14 +2,20 @@ package integration_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,9 +24,14 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/controllers/podgang"
 	"github.com/tranche-dev/tranche/controllers/quotaaudit"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // Here the feed of the engine withholds events that the test wants it to miss. The engine decides nothing: this process never leads.
@@ -29,6 +40,8 @@ var _ = Describe("The quota audit", Ordered, func() {
 		runner *engine.Runner
 		t      *tenant
 		isDeaf atomic.Bool
+		// registry has the metrics of the audit.
+		registry *prometheus.Registry
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -67,9 +80,14 @@ var _ = Describe("The quota audit", Ordered, func() {
 				}
 				return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID}
 			})).To(Succeed())
+		gangPods, err := podgang.NewPodCache(mgr)
+		Expect(err).NotTo(HaveOccurred())
 		audit := quotaaudit.Config{
-			Engine: runner, Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Period: 2 * time.Second,
+			Engine: runner, Cache: mgr.GetCache(), GangPods: gangPods, Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts,
+			Namespaces: labels.Everything(), Period: 2 * time.Second,
 		}
+		registry = prometheus.NewRegistry()
+		registry.MustRegister(counts.Collectors()...)
 		Expect(quotaaudit.SetupWithManager(mgr, audit)).To(Succeed())
 		done := make(chan struct{})
 		go func() {
@@ -119,7 +137,113 @@ var _ = Describe("The quota audit", Ordered, func() {
 		expectCharge(ctx, runner, t, "0")
 		expectMismatch(ctx, t, "The engine charged 3 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/gone holds 0")
 	}, SpecTimeout(patience))
+
+	It("detects pods that are not charged, by whatever way they got there", func(ctx SpecContext) {
+		manager := env.clientAs(testenv.ManagerUser)
+		queue := t.clusterQueue.DeepCopy()
+		group := &queue.Spec.ResourceGroups[0]
+		group.CoveredResources = append(group.CoveredResources, "nvidia.com/gpu")
+		for i := range group.Flavors {
+			group.Flavors[i].Resources = append(group.Flavors[i].Resources, kueue.ResourceQuota{Name: "nvidia.com/gpu", NominalQuota: resource.MustParse("8")})
+		}
+		Expect(env.adminClient.Patch(ctx, queue, client.MergeFrom(t.clusterQueue))).To(Succeed())
+		auditing, stop := context.WithCancel(context.Background())
+		DeferCleanup(stop)
+		auditor, err := invariants.Start(auditing, env.adminClient)
+		Expect(err).NotTo(HaveOccurred())
+		violations := func(ctx context.Context) []string {
+			all, err := auditor.Violations(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			return slices.DeleteFunc(all, func(text string) bool { return !strings.Contains(text, t.namespace+"/") })
+		}
+		gpus := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("8")}
+		job := newQueuedJob(t.namespace, "train")
+		job.Spec.Parallelism, job.Spec.Completions = new(int32(1)), new(int32(5))
+		job.Spec.Template.Annotations = map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
+		job.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: gpus, Limits: gpus}
+		Expect(env.adminClient.Create(ctx, job)).To(Succeed())
+		w := t.workload("train", "1")
+		w.Labels = map[string]string{apis.JobUIDLabel: string(job.UID)}
+		w.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests = gpus
+		reserve(ctx, create(ctx, w), onDemand, time.Now(), admittedSince(time.Now()))
+
+		By("starting a queued Job on its quota, and then more pods of it, as only the manager may")
+		change := func(patch string) {
+			GinkgoHelper()
+			Expect(manager.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		pods := func(n int32) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(job), job)).To(Succeed())
+				g.Expect(job.Status.Active).To(Equal(n))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		change(`{"spec":{"suspend":false}}`)
+		pods(1)
+		Expect(violations(ctx)).To(BeEmpty())
+		change(`{"spec":{"parallelism":3}}`)
+		pods(3)
+		expectUncharged(ctx, registry, t, 16)
+		expectAccused(ctx, t, "Job", "train", "Live pods ask for 24 nvidia.com/gpu, and quota is charged for 8")
+		Expect(violations(ctx)).To(ConsistOf(HavePrefix("I9: " + t.namespace + "/train was charged")))
+
+		By("stopping them")
+		change(`{"spec":{"parallelism":1}}`)
+		expectUncharged(ctx, registry, t, 0)
+
+		By("ungating a pod of a gang without quota")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "free", Labels: map[string]string{apis.QueueLabel: "queue", apis.PodGroupNameLabel: "gang"}}}
+		pod.Annotations = map[string]string{apis.PodGroupTotalCountAnnotation: "1"}
+		pod.Spec = *job.Spec.Template.Spec.DeepCopy()
+		Expect(env.adminClient.Create(ctx, pod)).To(Succeed())
+		Expect(pod.Spec.SchedulingGates).NotTo(BeEmpty())
+		ungate := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`))
+		Expect(manager.Patch(ctx, pod, ungate)).To(Succeed())
+		expectUncharged(ctx, registry, t, 8)
+		expectAccused(ctx, t, "Pod", "free", "Live pods ask for 8 nvidia.com/gpu, and quota is charged for 0")
+		Expect(violations(ctx)).To(ContainElement(HavePrefix("I2: pod " + t.namespace + "/free of a gang lived ungated")))
+		Expect(env.adminClient.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		expectUncharged(ctx, registry, t, 0)
+	}, SpecTimeout(patience))
 })
+
+// reportedWithin is by when the audit reports pods that are not charged. It reads the cache every five seconds, twice, and then the API server.
+const reportedWithin = 15 * time.Second
+
+// expectUncharged waits until the metric reports so many GPUs that pods of a tenant have and nothing charges.
+func expectUncharged(ctx context.Context, registry *prometheus.Registry, t *tenant, want float64) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		families, err := registry.Gather()
+		g.Expect(err).NotTo(HaveOccurred())
+		got := 0.0
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == "tranche_uncharged_accelerators" && m.GetLabel()[0].GetValue() == t.namespace {
+					got += m.GetGauge().GetValue()
+				}
+			}
+		}
+		g.Expect(got).To(Equal(want))
+	}).WithContext(ctx).WithTimeout(reportedWithin).Should(Succeed())
+}
+
+// expectAccused waits until an Event on an object reports that its pods are not charged.
+func expectAccused(ctx context.Context, t *tenant, kind, name, want string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list eventsv1.EventList
+		g.Expect(env.adminClient.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())
+		var told []string
+		for _, e := range list.Items {
+			if e.Reason == "AcceleratorsUncharged" && e.Regarding.Kind == kind && e.Regarding.Name == name {
+				told = append(told, e.Note)
+			}
+		}
+		g.Expect(told).To(ContainElement(HavePrefix(want)))
+	}).WithContext(ctx).WithTimeout(reportedWithin).Should(Succeed())
+}
 
 // expectCharge waits until the engine charges so much to the ClusterQueue of a tenant.
 func expectCharge(ctx context.Context, runner *engine.Runner, t *tenant, want string) {

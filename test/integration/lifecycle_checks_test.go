@@ -177,6 +177,15 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		Expect(env.adminClient.Delete(ctx, check)).To(Succeed())
 		before := user.clusterQueue.DeepCopy()
 		user.clusterQueue.Spec.AdmissionChecksStrategy = nil
+		// The manager removes the finalizer of a later AdmissionCheck that no ClusterQueue names.
+		unused := &kueue.AdmissionCheck{
+			ObjectMeta: metav1.ObjectMeta{Name: t.namespace + "-unused", Finalizers: []string{kueue.ResourceInUseFinalizerName}}, Spec: check.Spec,
+		}
+		Expect(env.adminClient.Create(ctx, unused)).To(Succeed())
+		Expect(env.adminClient.Delete(ctx, unused)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(unused), unused)).To(MatchError(ContainSubstring("not found")))
+		}).WithContext(ctx).Should(Succeed())
 		Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed(), "it is in use")
 		Expect(env.adminClient.Patch(ctx, user.clusterQueue, client.MergeFrom(before))).To(Succeed())
 		Eventually(func(g Gomega) {

@@ -3,6 +3,7 @@ package integration_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,5 +48,30 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 		expect(ctx, w, "Evicted=True Deactivated", "no admission", "check "+string(name)+"=Pending")
 		setActive(ctx, w, true)
 		expect(ctx, w, "Requeued=True Reactivated", "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedChecks")
+	}, SpecTimeout(patience))
+
+	It("lose the quota with the LocalQueue or the ClusterQueue, and admit nothing there", func(ctx SpecContext) {
+		name := t.clusterQueue.Spec.AdmissionChecksStrategy.AdmissionChecks[0].Name
+		w := create(ctx, t.workload("train", "8"))
+		expect(ctx, w, "QuotaReserved=True QuotaReserved", "check "+string(name)+"=Pending")
+		Expect(env.adminClient.Delete(ctx, t.localQueue)).To(Succeed())
+		expect(ctx, w, "Evicted=True LocalQueueStopped")
+		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
+		finishEviction(ctx, w)
+		expect(ctx, w, "no admission", "Requeued=False LocalQueueStopped")
+		awaitHandled(ctx)
+		Expect(state(fresh(ctx, w))).NotTo(ContainElement("admission"), "there is quota for it, and its check is Ready")
+
+		By("queueing again in a LocalQueue of that name")
+		t.localQueue.ObjectMeta = metav1.ObjectMeta{Namespace: t.namespace, Name: t.localQueue.Name}
+		Expect(env.adminClient.Create(ctx, t.localQueue)).To(Succeed())
+		expect(ctx, w, "Requeued=True LocalQueueRestarted", "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedChecks")
+		Expect(env.adminClient.Delete(ctx, t.clusterQueue)).To(Succeed())
+		expect(ctx, w, "Evicted=True ClusterQueueStopped")
+		finishEviction(ctx, w)
+		gone := func() error {
+			return env.adminClient.Get(ctx, client.ObjectKeyFromObject(t.clusterQueue), t.clusterQueue)
+		}
+		Eventually(gone).WithContext(ctx).Should(MatchError(apierrors.IsNotFound, "a ClusterQueue that is gone"))
 	}, SpecTimeout(patience))
 })

@@ -72,6 +72,8 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		evict(ctx, w, evicted)
 		finishEviction(ctx, w)
 		expect(ctx, w, "Evicted=True "+evicted, "Requeued=False "+evicted, "no admission")
+		awaitHandled(ctx)
+		Expect(state(fresh(ctx, w))).To(ContainElement("Requeued=False " + evicted))
 		stop(ctx, t, kueue.None)
 		expect(ctx, w, "Requeued=True "+restarted)
 	},
@@ -111,6 +113,16 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		expect(ctx, w, "Evicted=True Deactivated", "Requeued=False Deactivated", "no admission")
 		setActive(ctx, w, true)
 		expect(ctx, w, "Requeued=True Reactivated", "tranche.dev/Waiting=True ExceedsMaxQuota")
+
+		By("not admitting one that fits before it is activated")
+		fits := t.workload("fits", "1")
+		fits.Spec.Active = new(false)
+		create(ctx, fits)
+		expect(ctx, fits, "Evicted=True Deactivated", "Requeued=False Deactivated", "no admission")
+		awaitHandled(ctx)
+		Expect(state(fresh(ctx, fits))).NotTo(ContainElement("admission"))
+		setActive(ctx, fits, true)
+		expect(ctx, fits, "Admitted=True Admitted")
 	}, SpecTimeout(patience))
 })
 

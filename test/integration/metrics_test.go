@@ -105,6 +105,9 @@ var _ = Describe("The metrics", Ordered, func() {
 		w = submit("again", "1")
 		expect(ctx, w, "Admitted=True Admitted")
 		wantMetrics(of(`kueue_admitted_workloads_total{@,priority_class="",replica_role="standalone"} 1`))
+		lines, err = scrape(ctx, manager.Metrics, queue.Name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(lines).NotTo(ContainElement(HavePrefix("kueue_finished_workloads_total")))
 
 		By("deleting the queues")
 		Expect(env.adminClient.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(t.namespace))).To(Succeed())

@@ -135,6 +135,14 @@ var _ = Describe("The way in which the API server changes pods", Ordered, Contin
 		t.stopLocalQueue(ctx, kueue.Hold)
 		large := gang(ctx, "large", corev1.ResourceRequirements{Requests: cpus("2"), Limits: cpus("2")})
 		limitRange(ctx, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: cpus("1"), Default: cpus("1"), DefaultRequest: cpus("1")})
+		// The manager knows the LimitRange when it refuses a quota Workload because of it.
+		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "open"}, Spec: kueue.LocalQueueSpec{ClusterQueue: t.localQueue.Spec.ClusterQueue},
+		})).To(Succeed())
+		probe := t.workload("probe", "2")
+		probe.Spec.QueueName = "open"
+		probe.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = cpus("2")
+		refused(ctx, create(ctx, probe), "resources didn't satisfy LimitRange constraints")
 		t.stopLocalQueue(ctx, kueue.None)
 		Expect(charged(expect(ctx, large, admitted), corev1.ResourceCPU)).To(Equal("2"))
 	}, SpecTimeout(patience))

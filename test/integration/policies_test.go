@@ -209,6 +209,8 @@ var _ = Describe("blockAdmission", Ordered, func() {
 		t := newQueue(ctx)
 		first := create(ctx, t.workload("first", "1"))
 		expect(ctx, first, isAdmitted)
+		expectEvent(ctx, first, "QuotaReserved")
+		expectEvent(ctx, first, "Admitted")
 		second := create(ctx, t.workload("second", "1"))
 		waits(ctx, second)
 		write(ctx, fresh(ctx, first), "job-controller", func(status *kueue.WorkloadStatus) {

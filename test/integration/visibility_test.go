@@ -28,6 +28,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/cmd/tranche/output"
 	"github.com/tranche-dev/tranche/cmd/tranche/pending"
 	"github.com/tranche-dev/tranche/snapshot/collect"
 	"github.com/tranche-dev/tranche/test/document"
@@ -285,17 +286,17 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(asPlugin("kubectl_complete-tranche pending -n " + t.namespace + " --queue oth")).To(HaveExactElements("other", ":4"))
 		Expect(asPlugin("kubectl tranche version")).To(ContainElement("tranche"))
 
-		w1 := strings.Join([]string{
+		w1 := output.Wrap(strings.Join([]string{
 			"Workload " + t.namespace + "/w1",
 			"  position 1 in its ClusterQueue, 0 in LocalQueue other (0 is next), priority 9",
 			"  WaitingForQuota: waits for quota in ClusterQueue " + t.clusterQueue.Name + ": needs 3 cpu of flavor " + onDemand + ": 1 of 4 free",
 			"  cpu of flavor " + onDemand + ": needs 3, 1 free, 2 missing",
 			"    limit: nominalQuota of ClusterQueue " + t.clusterQueue.Name + " is 4",
 			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
-		}, "\n")
-		more := w1 + "  expected start: unknown: no maximum execution time: Workload " + t.namespace + "/holder\n" +
-			"  any one of these would let it in now:\n" +
-			"    1. raise nominalQuota of cpu of flavor " + onDemand + " in ClusterQueue " + t.clusterQueue.Name
+		}, "\n"))
+		more := w1 + output.Wrap("  expected start: unknown: no maximum execution time: Workload "+t.namespace+"/holder\n"+
+			"  any one of these would let it in now:\n"+
+			"    1. raise nominalQuota of cpu of flavor "+onDemand+" in ClusterQueue "+t.clusterQueue.Name)
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(ContainSubstring(more))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`no JobSet, Job or quota Workload "missing"`))

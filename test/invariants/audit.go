@@ -3,10 +3,12 @@
 //   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
 //     quota, borrowing and lending limits allow. What Kueue's manager reserves as it starts is judged by the ClusterQueues that it surely knows;
 //   - I2 and section 4 of the design: every pod of a queued JobSet or Job, and every ungated pod of a gang of pods, lives only while a quota Workload
-//     that pays for it holds quota, and only after that Workload was Admitted, which is after its AdmissionChecks were Ready. No more pods of
-//     a gang live at a time than its quota Workload pays for;
+//     that pays for it holds quota, and only after that Workload was Admitted, which is after its AdmissionChecks were Ready;
+//   - I9: the pods that live at a time are never more, and never ask for more accelerators, than is charged for them: counted by pods and their
+//     ResourceClaims, for the stages of JobSets, queued Jobs and gangs of pods;
 //   - I4: held quota is released for a reason that can be read, so that no stage is admitted twice, and a stage that has finished
 //     never holds quota again;
+//   - the stages of a JobSet, in a queue or in none, start in their order: the first pod of each Job comes after what its ReplicatedJob waits for in that attempt;
 //   - a gang starts whole: no pod of a gang of a JobSet gets a node while the gang has fewer pods than the JobSet asks for, no pod of a gang
 //     of pods is ungated while there are fewer pods than its quota was admitted for, and no main container of a group that starts together
 //     runs before all pods of the group have started.
@@ -24,7 +26,9 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +41,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // retryEvery is how often the auditor retries to list a kind that it could not watch.
@@ -54,9 +63,20 @@ type Auditor struct {
 	pods     map[types.UID]*life
 	members  map[types.UID]*member
 	jobSets  map[types.UID]needs
+	orders   map[types.UID]*order
 	// placesGangs is true if the scheduler of Kubernetes places gangs whole, and userGroups are the PodGroups for it that belong to no JobSet.
 	placesGangs bool
 	userGroups  map[client.ObjectKey]bool
+	// gaps are when quota Workloads were not watched.
+	gaps []span
+	// held has the Jobs that have been held, and may have pods only while quota is held for them.
+	held map[types.UID]bool
+	// ignored are the pods of Ignore.
+	ignored map[types.UID]bool
+	// rules are what the manager charges for pods, and claims and classes what they depend on: claims by namespace and name.
+	rules   ledger.Rules
+	claims  map[string]map[string]device.Claim
+	classes map[string]*resourcev1.DeviceClass
 
 	found    []string
 	suspects []suspect
@@ -79,7 +99,12 @@ type moment struct{ earliest, latest uint64 }
 func Start(ctx context.Context, c client.WithWatch) (*Auditor, error) {
 	a := newAuditor()
 	a.client = c
-	_, err := c.RESTMapper().RESTMapping(schedulingv1alpha2.SchemeGroupVersion.WithKind("PodGroup").GroupKind(), schedulingv1alpha2.SchemeGroupVersion.Version)
+	config, err := testenv.Configuration()
+	if err != nil {
+		return nil, err
+	}
+	a.rules = ledger.Rules{Charges: admission.ConfigOf(config).Charges, Devices: admission.DevicesOf(&config.Resources)}
+	_, err = c.RESTMapper().RESTMapping(schedulingv1alpha2.SchemeGroupVersion.WithKind("PodGroup").GroupKind(), schedulingv1alpha2.SchemeGroupVersion.Version)
 	if err != nil && !apimeta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("look for the PodGroups of Kubernetes to audit them: %w", err)
 	}
@@ -97,14 +122,18 @@ func Start(ctx context.Context, c client.WithWatch) (*Auditor, error) {
 func newAuditor() *Auditor {
 	return &Auditor{
 		progress: map[string]uint64{}, worlds: []*world{newWorld()}, advanced: make(chan struct{}, 1), holders: map[types.UID]*holder{},
-		pods: map[types.UID]*life{}, members: map[types.UID]*member{}, jobSets: map[types.UID]needs{},
-		userGroups: map[client.ObjectKey]bool{},
+		pods: map[types.UID]*life{}, members: map[types.UID]*member{}, jobSets: map[types.UID]needs{}, orders: map[types.UID]*order{},
+		userGroups: map[client.ObjectKey]bool{}, held: map[types.UID]bool{}, ignored: map[types.UID]bool{},
+		claims: map[string]map[string]device.Claim{}, classes: map[string]*resourcev1.DeviceClass{},
 	}
 }
 
 // kinds are the kinds that the auditor follows. Queues come first, so that limits are known before quota is charged to them.
 func (a *Auditor) kinds() []client.ObjectList {
-	all := []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
+	all := []client.ObjectList{
+		&kueue.CohortList{}, &kueue.ClusterQueueList{}, &resourcev1.DeviceClassList{}, &jobsetapi.JobSetList{}, &batchv1.JobList{}, &kueue.WorkloadList{},
+		&resourcev1.ResourceClaimList{}, &corev1.PodList{},
+	}
 	if a.placesGangs {
 		all = append(all, &schedulingv1alpha2.PodGroupList{})
 	}
@@ -127,18 +156,26 @@ func (a *Auditor) list(ctx context.Context, kind client.ObjectList) (string, err
 	defer a.mu.Unlock()
 	name := fmt.Sprintf("%T", kind)
 	now := moment{earliest: a.progress[name] + 1, latest: version(list.GetResourceVersion())}
+	a.seeAll(kind, items, now)
+	a.advance(name, now.latest)
+	return list.GetResourceVersion(), nil
+}
+
+// seeAll processes all objects of one kind as they are after a time in which the kind was not watched.
+func (a *Auditor) seeAll(kind client.ObjectList, items []client.Object, now moment) {
+	if _, ok := kind.(*kueue.WorkloadList); ok {
+		a.gaps = append(a.gaps, span{now.earliest, now.latest})
+	}
 	a.missing(kind, items, now)
 	// Objects that have released quota come first: the order in which that happened is not known.
 	slices.SortStableFunc(items, func(x, y client.Object) int { return rank(x) - rank(y) })
 	for _, object := range items {
 		a.see(object, now, watch.Modified)
 	}
-	a.advance(name, now.latest)
-	return list.GetResourceVersion(), nil
 }
 
 func rank(object client.Object) int {
-	if w, ok := object.(*kueue.Workload); ok && holds(w) {
+	if w, ok := object.(*kueue.Workload); ok && quotaworkload.IsCharged(w) {
 		return 1
 	}
 	return 0
@@ -231,10 +268,18 @@ func (a *Auditor) see(object client.Object, now moment, what watch.EventType) {
 		a.seeWorkload(o, now, what)
 	case *jobsetapi.JobSet:
 		a.seeJobSet(o)
+		a.seeOrder(o)
 	case *schedulingv1alpha2.PodGroup:
 		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != "JobSet" {
 			a.userGroups[client.ObjectKeyFromObject(o)] = true
 		}
+	case *batchv1.Job:
+		a.held[o.UID] = a.held[o.UID] || isHeld(o.Labels)
+		a.seeProgress(o, now)
+	case *resourcev1.ResourceClaim:
+		a.seeClaim(o)
+	case *resourcev1.DeviceClass:
+		a.seeDeviceClass(o)
 	case *corev1.Pod:
 		a.seePod(o, now, what)
 	}
@@ -244,8 +289,8 @@ func isTrue(conditions []metav1.Condition, conditionType string) bool {
 	return apimeta.IsStatusConditionTrue(conditions, conditionType)
 }
 
-// Violations waits until all events before the call have been observed, and returns the violations. Pods of JobSets without a quota
-// Workload are ignored.
+// Violations waits until all events before the call have been observed, and returns the violations. Pods of JobSets and Jobs that
+// have never been held and have no quota Workload are ignored.
 func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
 	for _, list := range a.kinds() {
 		if err := a.client.List(ctx, list); err != nil {
@@ -262,7 +307,7 @@ func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Concat(a.found, a.breaches(), a.strays(), a.overbooked(), a.partial()), nil
+	return slices.Concat(a.found, a.breaches(), a.strays(), a.overdrawn(), a.partial(), a.misordered()), nil
 }
 
 func (a *Auditor) waitFor(ctx context.Context, kind string, at uint64) error {

@@ -260,7 +260,7 @@ func (a *Auditor) ungatedInPart(members []*member) []string {
 	for _, m := range slices.SortedFunc(maps.Values(first), func(x, y *member) int { return cmp.Compare(x.name, y.name) }) {
 		h, held := a.payerOf(m)
 		pods := &held.slots[0]
-		if there := countAt(gangs[m.ref], m.ungated, (*member).existing); pods.pods[apis.ReservedPodSet] == 0 && there < pods.sum() {
+		if there := countAt(gangs[m.ref], m.ungated, (*member).existing); pods.charged[apis.ReservedPodSet][corev1.ResourcePods] == 0 && there < pods.sum() {
 			found = append(found, fmt.Sprintf("gang: pod %s was ungated at %d when %d of the %d pods existed that %s was admitted for", m.name, m.ungated.at, there, pods.sum(), h.name))
 		}
 		for _, b := range held.batches {

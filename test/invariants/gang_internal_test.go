@@ -31,7 +31,7 @@ type story struct {
 }
 
 func newStory() *story {
-	return &story{Auditor: newAuditorOf(clusterQueue("a", "", quota{"100"})), at: 1, pods: map[string]*corev1.Pod{}}
+	return &story{Auditor: newAuditorOf(clusterQueue("a", "", limits{"100"})), at: 1, pods: map[string]*corev1.Pod{}}
 }
 
 func (s *story) now() moment {
@@ -103,43 +103,13 @@ func (s *story) later() {
 }
 
 func (s *story) wrong() []string {
-	return slices.Concat(s.found, s.breaches(), s.strays(), s.overbooked(), s.partial())
+	return slices.Concat(s.found, s.breaches(), s.strays(), s.overdrawn(), s.partial())
 }
 
 func (s *story) expect(t *testing.T, wrong int) {
 	t.Helper()
 	if found := s.wrong(); len(found) != wrong {
 		t.Errorf("found %q, want %d", found, wrong)
-	}
-}
-
-// Kueue's manager writes no note of what pays for a pod of a group: the quota Workload has the name of the group.
-func TestPodsOfKueueLiveOnQuota(t *testing.T) {
-	byKueue := func(pod *corev1.Pod) {
-		pod.Labels[apis.KueueManagedKey], pod.Spec.SchedulingGates = "true", nil
-		pod.Namespace = "ns"
-	}
-	for name, c := range map[string]struct {
-		workload string
-		status   func(*kueue.Workload)
-		want     int
-	}{
-		"its quota is admitted": {"gang", asAdmitted, 0},
-		"its quota waits":       {"gang", asWaiting, 1},
-		"another group's quota": {"other", asAdmitted, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStory()
-			s.workload(c.workload, func(w *kueue.Workload) {
-				w.Namespace = "ns"
-				c.status(w)
-			})
-			s.pod("x", gated)
-			s.pod("x", byKueue)
-			if found := s.strays(); len(found) != c.want {
-				t.Errorf("found %q, want %d", found, c.want)
-			}
-		})
 	}
 }
 
@@ -256,15 +226,24 @@ func TestPodsOfGangsLiveOnQuota(t *testing.T) {
 		}},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := newStory()
-			for _, pod := range []string{"x", "y", "z"} {
-				s.pod(pod, gated)
-			}
-			test.happens(s)
-			s.expect(t, test.want)
-		})
+		for creator, create := range map[string]func(*corev1.Pod){"a user": gated, "a Job": gatedOfJob} {
+			t.Run(name+", pods of "+creator, func(t *testing.T) {
+				s := newStory()
+				for _, pod := range []string{"x", "y", "z"} {
+					s.pod(pod, create)
+				}
+				test.happens(s)
+				s.expect(t, test.want)
+			})
+		}
 	}
+}
+
+// gatedOfJob creates a pod of a gang of pods that a Job has created, and that waits for quota.
+func gatedOfJob(pod *corev1.Pod) {
+	gated(pod)
+	pod.Labels[batchv1.ControllerUidLabel] = "uid-of-job"
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "job", UID: "uid-of-job", Controller: new(true)}}
 }
 
 func part(w *kueue.Workload) {
@@ -279,7 +258,7 @@ func ofJob(replicatedJob string, attempt int) func(*corev1.Pod) {
 			jobset.JobSetUIDKey: "js", jobset.ReplicatedJobNameKey: replicatedJob, constants.RestartsKey: strconv.Itoa(attempt),
 			batchv1.JobNameLabel: job, batchv1.ControllerUidLabel: "uid-of-" + job,
 		})
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job, Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job, UID: types.UID("uid-of-" + job), Controller: new(true)}}
 		pod.Spec.SchedulerName = corev1.DefaultSchedulerName
 	}
 }
@@ -472,64 +451,6 @@ func TestGroupsStartTogether(t *testing.T) {
 			}))
 			test.happens(s)
 			s.expect(t, test.want)
-		})
-	}
-}
-
-func TestPodsOfJobSetsRunAfterTheirAdmissionChecks(t *testing.T) {
-	for name, want := range map[string]int{"Ready": 0, "Pending": 1} {
-		t.Run(name, func(t *testing.T) {
-			s := newStory()
-			stage := func(change func(*kueue.Workload)) {
-				w := workload("w", "a", "2")
-				w.Labels, w.Spec.PodSets = map[string]string{apis.JobUIDLabel: "js"}, []kueue.PodSet{{Name: "a"}}
-				admit(w)
-				change(w)
-				s.seeWorkload(w, s.now(), watch.Modified)
-			}
-			stage(asChecked)
-			if want == 0 {
-				stage(asAdmitted)
-			}
-			s.pod("a-0", ofJob("a", 0))
-			stage(asAdmitted)
-			s.expect(t, want)
-		})
-	}
-}
-
-func TestPodsOfKueuesJobsMayOutliveTheirQuota(t *testing.T) {
-	for name, c := range map[string]struct {
-		isOfKueue, isAdmitted bool
-		want                  int
-	}{
-		"evicted by Kueue":      {isOfKueue: true, isAdmitted: true},
-		"evicted by Tranche":    {isAdmitted: true, want: 1},
-		"not admitted by Kueue": {isOfKueue: true, want: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStory()
-			ofTheJob := func(change func(*kueue.Workload)) {
-				w := workload("w", "a", "2")
-				w.Labels, w.Spec.PodSets = map[string]string{apis.JobUIDLabel: "job"}, []kueue.PodSet{{Name: kueue.DefaultPodSetName}}
-				w.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", UID: "job", Controller: new(true)}}
-				if c.isOfKueue {
-					w = applied(w)
-				}
-				if c.isAdmitted {
-					admit(w)
-				}
-				change(w)
-				s.seeWorkload(w, s.now(), watch.Modified)
-			}
-			ofTheJob(asAdmitted)
-			ofTheJob(asWaiting)
-			s.pod("pod", func(pod *corev1.Pod) {
-				pod.Labels[batchv1.ControllerUidLabel] = "job"
-				pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", UID: "job", Controller: new(true)}}
-			})
-			s.pod("pod", phase(corev1.PodFailed))
-			s.expect(t, c.want)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // A holder is one quota Workload.
@@ -25,7 +27,7 @@ type holder struct {
 	// isExtra is true if it pays for a pod in addition to the pods that a gang started with.
 	isExtra   bool
 	queue     string
-	usage     map[flavorResource]int64
+	usage     ledger.Sum
 	admission *kueue.Admission
 	finished  bool
 	evicted   bool
@@ -35,6 +37,9 @@ type holder struct {
 	isOfKueueJob bool
 	last         *kueue.Workload
 }
+
+// beginning is the resource version of everything that was there before the audit.
+const beginning = 1
 
 // A holding is one time that a quota Workload holds quota.
 type holding struct {
@@ -47,24 +52,16 @@ type holding struct {
 	batches []batch
 }
 
-// slots are the numbers of pods that it pays for, from one change to the next.
+// slots are the pods that it pays for, and what it is charged for them, from one change to the next.
 type slots struct {
-	from uint64
-	pods map[string]int
+	from    uint64
+	charged map[kueue.PodSetReference]ledger.Amounts
 }
 
 // A batch is several quota Workloads that start together: the parts of a gang, or those of a GangGroup.
 type batch struct {
 	key  string
 	size int
-}
-
-type flavorResource struct{ flavor, resource string }
-
-func (k flavorResource) String() string { return k.resource + " of flavor " + k.flavor }
-
-func holds(w *kueue.Workload) bool {
-	return w.Status.Admission != nil && isTrue(w.Status.Conditions, kueue.WorkloadQuotaReserved) && !isTrue(w.Status.Conditions, kueue.WorkloadFinished)
 }
 
 func (h *holder) isHolding() bool {
@@ -92,7 +89,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 	}
 	h.last = w
 	isGone := what == watch.Deleted
-	isHolding := holds(w) && !isGone
+	isHolding := quotaworkload.IsCharged(w) && !isGone
 	switch {
 	case isHolding && !h.isHolding():
 		a.reserved(h, w, now)
@@ -113,7 +110,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 	h.finished = h.finished || isTrue(w.Status.Conditions, kueue.WorkloadFinished)
 }
 
-// reserved records that a quota Workload has reserved quota.
+// reserved records that a quota Workload has reserved quota. What was there before the audit may exceed quota, and so may what Tranche adopts.
 func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	if h.finished {
 		a.report(now, h, "I4: holds quota again after it had finished")
@@ -122,38 +119,34 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	h.note(w, now)
 	h.evicted, h.isOfKueue = isTrue(w.Status.Conditions, kueue.WorkloadEvicted), isAdmittedByKueue(w)
 	owner := metav1.GetControllerOf(w)
-	h.isOfKueueJob = h.isOfKueue && owner != nil && owner.Kind == "Job"
+	h.isOfKueueJob = h.isOfKueue && owner != nil && owner.Kind == "Job" && w.Labels[apis.JobLabel] == ""
 	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), h.usageOf(w), w.Status.Admission.DeepCopy()
-	a.checkQuota(h, now)
+	if now.earliest != beginning && !isAdopted(w) {
+		a.checkQuota(h, now)
+	}
 }
+
+// isAdopted reports whether a quota Workload is for pods that lived before it was charged for them.
+func isAdopted(w *kueue.Workload) bool { return w.Annotations[apis.AdoptedAnnotation] != "" }
 
 // note records which pods a quota Workload that holds quota pays for.
 func (h *holder) note(w *kueue.Workload, now moment) {
 	last := h.held[len(h.held)-1]
+	if isAdopted(w) {
+		now, last.from, last.admitted, last.slots = moment{beginning, beginning}, beginning, 0, nil
+	}
 	if last.admitted == 0 && isTrue(w.Status.Conditions, kueue.WorkloadAdmitted) {
 		last.admitted = now.earliest
 	}
-	granted, pods := slotsOf(w)
 	if len(last.slots) == 0 {
-		last.slots = []slots{{now.earliest, granted}} // what was reclaimed while the auditor did not watch was used before
+		granted := w.DeepCopy()
+		granted.Status.ReclaimablePods = nil // what was reclaimed while the auditor did not watch was used before
+		last.slots = []slots{{now.earliest, ledger.Charged(granted)}}
 	}
-	if n := len(last.slots); !maps.Equal(last.slots[n-1].pods, pods) {
-		last.slots = append(last.slots, slots{now.latest, pods})
+	charged := ledger.Charged(w)
+	if n := len(last.slots); !maps.EqualFunc(last.slots[n-1].charged, charged, maps.Equal) {
+		last.slots = append(last.slots, slots{now.latest, charged})
 	}
-}
-
-// slotsOf counts the pods that a quota Workload was admitted for, and those that it still pays for.
-func slotsOf(w *kueue.Workload) (granted, left map[string]int) {
-	granted = map[string]int{}
-	for i := range w.Status.Admission.PodSetAssignments {
-		assignment := &w.Status.Admission.PodSetAssignments[i]
-		granted[string(assignment.Name)] = int(ptr.Deref(assignment.Count, 1))
-	}
-	left = maps.Clone(granted)
-	for _, r := range w.Status.ReclaimablePods {
-		left[string(r.Name)] -= int(r.Count)
-	}
-	return granted, left
 }
 
 // batchesOf returns the quota Workloads with which a quota Workload starts.
@@ -193,30 +186,24 @@ func mayGiveBack(w *kueue.Workload) bool {
 
 // usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths. Kueue's manager releases the quota of
 // a quota Workload when spec.active is false, before its status reports it and before its pods have ended.
-func (h *holder) usageOf(w *kueue.Workload) map[flavorResource]int64 {
+func (h *holder) usageOf(w *kueue.Workload) ledger.Sum {
 	if h.isOfKueue && !ptr.Deref(w.Spec.Active, true) {
 		return nil
 	}
-	reclaimed := map[kueue.PodSetReference]int64{}
-	for _, r := range w.Status.ReclaimablePods {
-		reclaimed[r.Name] = int64(r.Count)
-	}
-	usage := map[flavorResource]int64{}
-	for i := range w.Status.Admission.PodSetAssignments {
-		assignment := &w.Status.Admission.PodSetAssignments[i]
-		count := int64(1)
-		if assignment.Count != nil {
-			count = max(int64(*assignment.Count), 1)
-		}
-		left := max(count-reclaimed[assignment.Name], 0)
-		for name, flavor := range assignment.Flavors {
-			quantity := assignment.ResourceUsage[name]
-			usage[flavorResource{string(flavor), string(name)}] += quantity.MilliValue() / count * left
-		}
-	}
+	usage := ledger.Sum{}
+	usage.Add(w)
 	return usage
 }
 
 func (a *Auditor) report(now moment, h *holder, what string) {
 	a.found = append(a.found, fmt.Sprintf("at %d (%s), %s %s", now.latest, time.Now().Format(time.RFC3339Nano), h.name, what))
+}
+
+// sum counts the pods of all pod sets.
+func (s *slots) sum() int {
+	n := int64(0)
+	for _, charged := range s.charged {
+		n += charged[corev1.ResourcePods] / 1000
+	}
+	return int(n)
 }

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
@@ -29,14 +30,40 @@ type life struct {
 	// group is set for a pod of a group that Kueue's manager admits: its quota Workload has the name of the group.
 	group string
 	span  span
+
+	// account is what pays for the pod, and ungated when it had no scheduling gate, or 0.
+	account ledger.Account
+	ungated uint64
+	// job is the UID of its Job, or empty.
+	job types.UID
+	// pod is its last state.
+	pod *corev1.Pod
+}
+
+// Ignore makes the auditor ignore a pod from now on: an administrator is about to do what no tenant may do.
+func (a *Auditor) Ignore(pod *corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ignored[pod.UID] = true
+	delete(a.pods, pod.UID)
+	delete(a.members, pod.UID)
 }
 
 func (a *Auditor) seePod(pod *corev1.Pod, now moment, what watch.EventType) {
+	if a.ignored[pod.UID] {
+		return
+	}
 	hasEnded := what == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	l := a.pods[pod.UID]
 	if l == nil {
 		if l = newLife(pod, now); l != nil {
 			a.pods[pod.UID] = l
+		}
+	}
+	if l != nil {
+		l.pod, pod.ManagedFields = pod, nil
+		if l.ungated == 0 && len(pod.Spec.SchedulingGates) == 0 {
+			l.ungated = now.latest
 		}
 	}
 	if l != nil && hasEnded && l.span.to == 0 {
@@ -52,12 +79,18 @@ func (a *Auditor) seePod(pod *corev1.Pod, now moment, what watch.EventType) {
 // newLife returns the life of a pod, or nil if it needs no quota: it belongs to no JobSet and no gang in a queue, or it is still gated.
 func newLife(pod *corev1.Pod, now moment) *life {
 	l := &life{name: pod.Namespace + "/" + pod.Name, span: span{from: now.latest}}
+	l.account, _ = ledger.AccountOf(pod)
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
+		l.job = owner.UID
+	}
 	switch {
 	case isOfJobSet(pod):
 		l.jobSet, l.replicatedJob = pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
-	case isOfGang(pod) && !podgroup.IsGated(pod) && pod.Labels[apis.KueueManagedKey] != "":
+	case isOfGang(pod) && podgroup.IsGated(pod):
+		return nil // also if a Job has created it
+	case isOfGang(pod) && pod.Labels[apis.KueueManagedKey] != "":
 		l.group = pod.Namespace + "/" + pod.Labels[apis.PodGroupNameLabel]
-	case isOfGang(pod) && !podgroup.IsGated(pod):
+	case isOfGang(pod):
 		admission, podSet, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
 		uid, _, _ := strings.Cut(admission, ".")
 		l.payer, l.podSet = types.UID(uid), podSet
@@ -90,32 +123,61 @@ func isOfGang(pod *corev1.Pod) bool {
 
 // strays returns the pods that lived while no quota Workload paid for them.
 func (a *Auditor) strays() []string {
-	byJobSet := map[string][]*holder{}
-	for _, h := range a.holders {
-		byJobSet[h.jobSet] = append(byJobSet[h.jobSet], h)
-	}
+	byOwner := a.byOwner()
 	var found []string
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
-		l := a.pods[uid]
-		if l.group != "" {
-			if !a.paysGroup(l) {
-				found = append(found, fmt.Sprintf("I2: pod %s of group %s lived ungated from %d to %d without admitted quota", l.name, l.group, l.span.from, l.span.to))
-			}
-			continue
+		switch l := a.pods[uid]; {
+		case a.isPaid(l, byOwner):
+		case l.group != "":
+			found = append(found, fmt.Sprintf("I2: pod %s of group %s lived ungated from %d to %d without admitted quota", l.name, l.group, l.span.from, l.span.to))
+		case l.jobSet == "":
+			found = append(found, fmt.Sprintf("I2: pod %s of a gang lived ungated from %d to %d without admitted quota", l.name, l.span.from, l.span.to))
+		default:
+			found = append(found, fmt.Sprintf("I2: pod %s lived from %d to %d without admitted quota of its stage or Job, which has %s", l.name, l.span.from, l.span.to, describe(byOwner[l.jobSet])))
 		}
-		if l.jobSet == "" {
-			if h := a.holders[l.payer]; h == nil || h.holdingOf(l) == nil {
-				found = append(found, fmt.Sprintf("I2: pod %s of a gang lived ungated from %d to %d without admitted quota", l.name, l.span.from, l.span.to))
-			}
-			continue
-		}
-		holders, queued := byJobSet[l.jobSet]
-		if !queued || slices.ContainsFunc(holders, func(h *holder) bool { return h.pays(l) }) {
-			continue
-		}
-		found = append(found, fmt.Sprintf("I2: pod %s lived from %d to %d without admitted quota of its stage or Job", l.name, l.span.from, l.span.to))
 	}
 	return found
+}
+
+// describe lists when quota Workloads held quota.
+func describe(holders []*holder) string {
+	texts := []string{"no quota Workload"}
+	for i, h := range holders {
+		texts = append(texts[:i], h.name)
+		for _, held := range h.held {
+			texts[i] += fmt.Sprintf(" from %d, admitted at %d, to %d", held.from, held.admitted, held.to)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// byOwner returns the quota Workloads of each JobSet and Job.
+func (a *Auditor) byOwner() map[string][]*holder {
+	all := map[string][]*holder{}
+	for _, h := range a.holders {
+		all[h.jobSet] = append(all[h.jobSet], h)
+	}
+	return all
+}
+
+// isPaid reports whether a quota Workload paid for a pod for as long as it lived, or none has to.
+func (a *Auditor) isPaid(l *life, byOwner map[string][]*holder) bool {
+	switch {
+	case a.isUnwatched(l):
+		return true
+	case l.group != "":
+		return a.paysGroup(l)
+	case l.jobSet == "":
+		h := a.holders[l.payer]
+		return h != nil && h.holdingOf(l) != nil
+	}
+	holders, queued := byOwner[l.jobSet]
+	return !queued && !a.held[l.job] || slices.ContainsFunc(holders, func(h *holder) bool { return h.pays(l) })
+}
+
+// isUnwatched reports whether a pod lived only while quota Workloads were not watched: what was held then and no longer is, was never seen.
+func (a *Auditor) isUnwatched(l *life) bool {
+	return slices.ContainsFunc(a.gaps, func(gap span) bool { return gap.covers(l.span) })
 }
 
 // paysGroup reports whether the quota Workload of a group of pods that Kueue's manager admits pays for a pod.
@@ -147,74 +209,4 @@ func (h *holder) holdingOf(l *life) *holding {
 
 func (held *holding) isAdmittedBefore(l *life) bool {
 	return held.admitted != 0 && held.admitted <= l.span.from
-}
-
-// overbooked returns the times at which more pods of a gang lived than its quota Workload paid for.
-func (a *Auditor) overbooked() []string {
-	crews := map[*holding][]*life{}
-	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
-		if h := a.holders[a.pods[uid].payer]; h != nil {
-			held := h.holdingOf(a.pods[uid])
-			crews[held] = append(crews[held], a.pods[uid])
-		}
-	}
-	var found []string
-	for _, uid := range slices.Sorted(maps.Keys(a.holders)) {
-		for _, held := range a.holders[uid].held {
-			if excess := held.overbooked(crews[held]); excess != "" {
-				found = append(found, fmt.Sprintf("I2: %s %s", a.holders[uid].name, excess))
-			}
-		}
-	}
-	return found
-}
-
-// overbooked describes the first moment at which more of these pods lived than the holding pays for. It is empty if there is none.
-func (held *holding) overbooked(crew []*life) string {
-	moments := map[uint64]struct{}{}
-	for _, l := range crew {
-		moments[l.span.from] = struct{}{}
-	}
-	for _, s := range held.slots {
-		moments[s.from] = struct{}{}
-	}
-	for _, at := range slices.Sorted(maps.Keys(moments)) {
-		living := map[string]int{}
-		for _, l := range crew {
-			if l.span.from <= at && (l.span.to == 0 || l.span.to > at) {
-				living[l.podSet]++
-			}
-		}
-		for _, podSet := range slices.Sorted(maps.Keys(living)) {
-			if most := held.most(podSet, at); living[podSet] > most {
-				return fmt.Sprintf("paid at %d for %d pods of pod set %q, and %d lived", at, most, podSet, living[podSet])
-			}
-		}
-	}
-	return ""
-}
-
-// most returns the number of pods of a pod set that quota was held for at a resource version. Quota that a PodGroup reserves as a sum is
-// for all its pods.
-func (held *holding) most(podSet string, at uint64) int {
-	most := 0
-	for i, s := range held.slots {
-		if i > 0 && s.from > at {
-			break
-		}
-		most = s.pods[podSet]
-		if podSet == apis.ReservedPodSet {
-			most = s.sum()
-		}
-	}
-	return most
-}
-
-// sum counts the pods of all pod sets.
-func (s *slots) sum() int {
-	n := 0
-	for _, pods := range s.pods {
-		n += pods
-	}
-	return n
 }

@@ -9,6 +9,9 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // onTheWay is how long a decision may take to be written that was made before the manager observed a change of quota.
@@ -16,8 +19,7 @@ const onTheWay = 5 * time.Second
 
 // A world is the set of specifications of all queues between two changes of them.
 type world struct {
-	queues  map[string]*kueue.ClusterQueue
-	cohorts map[string]*kueue.Cohort
+	ledger.Quotas
 	// from is when it began. It has ended for the manager when the manager has reported that it knows the next state.
 	from    uint64
 	changed *kueue.ClusterQueue // that ends it, or nil
@@ -25,37 +27,37 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{queues: map[string]*kueue.ClusterQueue{}, cohorts: map[string]*kueue.Cohort{}}
+	return &world{Quotas: ledger.Quotas{ClusterQueues: map[string]*kueue.ClusterQueue{}, Cohorts: map[string]*kueue.Cohort{}}}
 }
 
 // next begins a new world.
 func (a *Auditor) next(now moment) (old, begun *world) {
 	old = a.worlds[len(a.worlds)-1]
-	begun = &world{queues: maps.Clone(old.queues), cohorts: maps.Clone(old.cohorts), from: now.earliest}
+	begun = &world{Quotas: ledger.Quotas{ClusterQueues: maps.Clone(old.ClusterQueues), Cohorts: maps.Clone(old.Cohorts)}, from: now.earliest}
 	a.worlds = append(a.worlds, begun)
 	return old, begun
 }
 
 // seeCohort records a Cohort. No status reports when the manager has observed it, so it counts as observed at once.
 func (a *Auditor) seeCohort(c *kueue.Cohort, now moment) {
-	known := a.worlds[len(a.worlds)-1].cohorts[c.Name]
+	known := a.worlds[len(a.worlds)-1].Cohorts[c.Name]
 	if known != nil && known.UID == c.UID && known.Generation == c.Generation {
 		return
 	}
 	old, begun := a.next(now)
-	old.ended, begun.cohorts[c.Name] = time.Now(), c
+	old.ended, begun.Cohorts[c.Name] = time.Now(), c
 }
 
 func (a *Auditor) seeClusterQueue(q *kueue.ClusterQueue, now moment) {
 	if active := apimeta.FindStatusCondition(q.Status.Conditions, kueue.ClusterQueueActive); active != nil {
 		a.acknowledge(q, active.ObservedGeneration)
 	}
-	known := a.worlds[len(a.worlds)-1].queues[q.Name]
+	known := a.worlds[len(a.worlds)-1].ClusterQueues[q.Name]
 	if known != nil && known.UID == q.UID && known.Generation == q.Generation {
 		return
 	}
 	old, begun := a.next(now)
-	old.changed, begun.queues[q.Name] = q, q
+	old.changed, begun.ClusterQueues[q.Name] = q, q
 }
 
 // acknowledge ends the worlds before a generation of a ClusterQueue that the manager has observed.
@@ -105,114 +107,13 @@ func (a *Auditor) breaches() []string {
 	return found
 }
 
-// excess returns the node that has reserved more than it may, on the path up from a ClusterQueue. It is empty if there is none.
-func (w *world) excess(queue string, key flavorResource, usage map[string]int64) string {
-	nodes := w.tree(key)
-	for name, amount := range usage {
-		if n := nodes[queueNode(name)]; n != nil {
-			n.used = amount
-		}
-	}
-	n := nodes[queueNode(queue)]
-	if n == nil {
+// excess describes what has reserved more than it may, on the path up from a ClusterQueue. It is empty if nothing has.
+func (w *world) excess(queue string, key quota.FlavorResource, usage map[string]int64) string {
+	if w.ClusterQueues[queue] == nil {
 		return fmt.Sprintf("there is no ClusterQueue %s", queue)
 	}
-	for ; n != nil; n = n.parent {
-		reserved, limit := n.reserved(), n.subtree()
-		if n.parent != nil {
-			if n.borrowing == nil {
-				continue
-			}
-			limit += *n.borrowing
-		}
-		if reserved > limit {
-			return fmt.Sprintf("%s has reserved %d of %d thousandths of %s", n.name, reserved, limit, key)
-		}
+	if e := w.Exceeded(queue, key, usage); e != nil {
+		return fmt.Sprintf("%s %s has reserved %d of %d thousandths of %s of flavor %s", e.Kind, e.Name, e.Reserved, e.Limit, key.Resource, key.Flavor)
 	}
 	return ""
-}
-
-// A node is a ClusterQueue or a Cohort, with regard to one resource of one flavor, in thousandths.
-type node struct {
-	name               string
-	parent             *node
-	children           []*node
-	nominal, used      int64
-	borrowing, lending *int64
-}
-
-func queueNode(name string) string { return "ClusterQueue " + name }
-
-// subtree is the quota that there is for a node and those below it, without what it could borrow.
-func (n *node) subtree() int64 {
-	sum := n.nominal
-	for _, child := range n.children {
-		sum += child.subtree() - child.own()
-	}
-	return sum
-}
-
-// own is the part of its quota that a node does not lend.
-func (n *node) own() int64 {
-	if n.lending == nil {
-		return 0
-	}
-	return max(n.subtree()-*n.lending, 0)
-}
-
-// reserved is what a ClusterQueue has reserved, or what those below a Cohort take of what they lend each other.
-func (n *node) reserved() int64 {
-	sum := n.used
-	for _, child := range n.children {
-		sum += max(child.reserved()-child.own(), 0)
-	}
-	return sum
-}
-
-// tree has the nodes of all ClusterQueues and Cohorts by their names.
-func (w *world) tree(key flavorResource) map[string]*node {
-	nodes := map[string]*node{}
-	at := func(name string) *node {
-		if nodes[name] == nil {
-			nodes[name] = &node{name: name}
-		}
-		return nodes[name]
-	}
-	hang := func(n *node, cohort kueue.CohortReference) {
-		if cohort != "" {
-			n.parent = at("Cohort " + string(cohort))
-			n.parent.children = append(n.parent.children, n)
-		}
-	}
-	for name, queue := range w.queues {
-		n := at(queueNode(name))
-		n.allow(queue.Spec.ResourceGroups, key)
-		hang(n, queue.Spec.CohortName)
-	}
-	for name, cohort := range w.cohorts {
-		n := at("Cohort " + name)
-		n.allow(cohort.Spec.ResourceGroups, key)
-		hang(n, cohort.Spec.ParentName)
-	}
-	return nodes
-}
-
-// allow sets the quota of a node.
-func (n *node) allow(groups []kueue.ResourceGroup, key flavorResource) {
-	for _, group := range groups {
-		for _, flavor := range group.Flavors {
-			for _, quota := range flavor.Resources {
-				if key != (flavorResource{string(flavor.Name), string(quota.Name)}) {
-					continue
-				}
-				n.nominal = quota.NominalQuota.MilliValue()
-				if quota.BorrowingLimit != nil {
-					n.borrowing = new(quota.BorrowingLimit.MilliValue())
-				}
-				if quota.LendingLimit != nil {
-					n.lending = new(quota.LendingLimit.MilliValue())
-				}
-			}
-		}
-	}
 }

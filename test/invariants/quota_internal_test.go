@@ -15,10 +15,10 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// quota of the one flavor that these tests know: nominal, borrowingLimit, lendingLimit. Empty means that there is none.
-type quota [3]string
+// limits of the one flavor that these tests know: nominal, borrowingLimit, lendingLimit. Empty means that there is none.
+type limits [3]string
 
-func (q quota) groups() []kueue.ResourceGroup {
+func (q limits) groups() []kueue.ResourceGroup {
 	limit := func(s string) *resource.Quantity {
 		if s == "" {
 			return nil
@@ -30,7 +30,7 @@ func (q quota) groups() []kueue.ResourceGroup {
 	}}}}}}
 }
 
-func clusterQueue(name, cohort string, q quota) *kueue.ClusterQueue {
+func clusterQueue(name, cohort string, q limits) *kueue.ClusterQueue {
 	return &kueue.ClusterQueue{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1},
 		Spec:       kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort), ResourceGroups: q.groups()},
@@ -49,6 +49,7 @@ func newAuditorOf(queues ...*kueue.ClusterQueue) *Auditor {
 func workload(name, queue, cpus string) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 2}}},
 		Status: kueue.WorkloadStatus{
 			Conditions: []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}},
 			Admission: &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
@@ -62,28 +63,28 @@ func workload(name, queue, cpus string) *kueue.Workload {
 
 func TestReservationsWithinLimits(t *testing.T) {
 	tests := map[string]struct {
-		a, b       quota
+		a, b       limits
 		held, asks string // in b, then in a
 		cohort     string
 		want       bool
 	}{
-		"own quota":                          {a: quota{"4"}, b: quota{"4"}, held: "4", asks: "4", cohort: "all", want: true},
-		"more than there is":                 {a: quota{"4"}, b: quota{"4"}, held: "4", asks: "5", cohort: "all"},
-		"borrows what is idle":               {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "7", cohort: "all", want: true},
-		"borrows from the Cohort above":      {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "9", cohort: "rich", want: true},
-		"more than the Cohort above has":     {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "10", cohort: "rich"},
-		"borrows up to its limit":            {a: quota{"4", "2"}, b: quota{"4"}, held: "1", asks: "6", cohort: "all", want: true},
-		"borrows more than its limit":        {a: quota{"4", "2"}, b: quota{"4"}, held: "1", asks: "7", cohort: "all"},
-		"borrows what another lends":         {a: quota{"4"}, b: quota{"4", "", "1"}, held: "1", asks: "5", cohort: "all", want: true},
-		"borrows what another keeps":         {a: quota{"4"}, b: quota{"4", "", "1"}, held: "1", asks: "6", cohort: "all"},
-		"without a Cohort nothing is lent":   {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "5", cohort: ""},
-		"without a Cohort its own is enough": {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "4", cohort: "", want: true},
+		"own quota":                          {a: limits{"4"}, b: limits{"4"}, held: "4", asks: "4", cohort: "all", want: true},
+		"more than there is":                 {a: limits{"4"}, b: limits{"4"}, held: "4", asks: "5", cohort: "all"},
+		"borrows what is idle":               {a: limits{"4"}, b: limits{"4"}, held: "1", asks: "7", cohort: "all", want: true},
+		"borrows from the Cohort above":      {a: limits{"4"}, b: limits{"4"}, held: "1", asks: "9", cohort: "rich", want: true},
+		"more than the Cohort above has":     {a: limits{"4"}, b: limits{"4"}, held: "1", asks: "10", cohort: "rich"},
+		"borrows up to its limit":            {a: limits{"4", "2"}, b: limits{"4"}, held: "1", asks: "6", cohort: "all", want: true},
+		"borrows more than its limit":        {a: limits{"4", "2"}, b: limits{"4"}, held: "1", asks: "7", cohort: "all"},
+		"borrows what another lends":         {a: limits{"4"}, b: limits{"4", "", "1"}, held: "1", asks: "5", cohort: "all", want: true},
+		"borrows what another keeps":         {a: limits{"4"}, b: limits{"4", "", "1"}, held: "1", asks: "6", cohort: "all"},
+		"without a Cohort nothing is lent":   {a: limits{"4"}, b: limits{"4"}, held: "1", asks: "5", cohort: ""},
+		"without a Cohort its own is enough": {a: limits{"4"}, b: limits{"4"}, held: "1", asks: "4", cohort: "", want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			a := newAuditorOf(clusterQueue("a", test.cohort, test.a), clusterQueue("b", test.cohort, test.b))
 			a.seeCohort(&kueue.Cohort{
-				ObjectMeta: metav1.ObjectMeta{Name: "rich", Generation: 1}, Spec: kueue.CohortSpec{ResourceGroups: quota{"2"}.groups()},
+				ObjectMeta: metav1.ObjectMeta{Name: "rich", Generation: 1}, Spec: kueue.CohortSpec{ResourceGroups: limits{"2"}.groups()},
 			}, moment{1, 1})
 			a.seeWorkload(workload("old", "b", test.held), moment{2, 2}, watch.Added)
 			a.seeWorkload(workload("new", "a", test.asks), moment{3, 3}, watch.Added)
@@ -96,7 +97,7 @@ func TestReservationsWithinLimits(t *testing.T) {
 
 // lower makes the auditor observe that quota is lowered from 4 to 2 at version 5, and a reservation of 3 after that.
 func lower(a *Auditor, acknowledged int64) *Auditor {
-	lowered := clusterQueue("a", "", quota{"2"})
+	lowered := clusterQueue("a", "", limits{"2"})
 	lowered.Generation = 2
 	lowered.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, ObservedGeneration: acknowledged}}
 	a.seeClusterQueue(lowered, moment{5, 5})
@@ -116,7 +117,7 @@ func TestQuotaThatIsLowered(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := lower(newAuditorOf(clusterQueue("a", "", quota{"4"})), test.acknowledged)
+			a := lower(newAuditorOf(clusterQueue("a", "", limits{"4"})), test.acknowledged)
 			for _, w := range a.worlds {
 				if !w.ended.IsZero() {
 					w.ended = w.ended.Add(-test.ago)
@@ -154,7 +155,7 @@ func TestQuotaChangesHandsForAReason(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := newAuditorOf(clusterQueue("a", "", quota{"4"}), clusterQueue("b", "", quota{"4"}))
+			a := newAuditorOf(clusterQueue("a", "", limits{"4"}), clusterQueue("b", "", limits{"4"}))
 			w := workload("w", "a", "4")
 			a.seeWorkload(w, moment{2, 2}, watch.Added)
 			for i, change := range test.changes {
@@ -171,7 +172,7 @@ func TestQuotaChangesHandsForAReason(t *testing.T) {
 }
 
 func TestReclaimedPodsAreNotCharged(t *testing.T) {
-	a := newAuditorOf(clusterQueue("a", "", quota{"4"}))
+	a := newAuditorOf(clusterQueue("a", "", limits{"4"}))
 	w := workload("old", "a", "4")
 	a.seeWorkload(w, moment{2, 2}, watch.Added)
 	w = w.DeepCopy()
@@ -187,7 +188,7 @@ func TestReclaimedPodsAreNotCharged(t *testing.T) {
 	}
 }
 
-// applied makes a quota Workload one that Kueue's manager has admitted.
+// applied makes the admission of a quota Workload one that was applied, as by Kueue's manager.
 func applied(w *kueue.Workload) *kueue.Workload {
 	w.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: apis.AdmissionFieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:admission":{}}}`),
@@ -198,7 +199,7 @@ func applied(w *kueue.Workload) *kueue.Workload {
 func TestKueueDoesNotChargeInactiveWorkloads(t *testing.T) {
 	for name, isOfKueue := range map[string]bool{"reserved by Kueue": true, "reserved by Tranche": false} {
 		t.Run(name, func(t *testing.T) {
-			a := newAuditorOf(clusterQueue("a", "", quota{"4"}))
+			a := newAuditorOf(clusterQueue("a", "", limits{"4"}))
 			w := workload("old", "a", "4")
 			if isOfKueue {
 				w = applied(w)
@@ -217,7 +218,7 @@ func TestKueueDoesNotChargeInactiveWorkloads(t *testing.T) {
 
 // newAuditorOfCohort knows two ClusterQueues of a Cohort with 4 CPUs each, as the manager has for a long time.
 func newAuditorOfCohort() *Auditor {
-	a := newAuditorOf(clusterQueue("a", "all", quota{"4"}), clusterQueue("b", "all", quota{"4"}))
+	a := newAuditorOf(clusterQueue("a", "all", limits{"4"}), clusterQueue("b", "all", limits{"4"}))
 	for _, w := range a.worlds[:len(a.worlds)-1] {
 		w.ended = time.Now().Add(-time.Hour)
 	}

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/ledger"
 )
 
 // kueueStartup is how long after its start Kueue's manager may not know all ClusterQueues of a Cohort yet: it admits as soon as it knows one with a
@@ -21,7 +23,7 @@ const kueueStartup = 10 * time.Second
 // A suspect is a reservation that exceeded the limits of the world at that time.
 type suspect struct {
 	newcomer, queue string
-	key             flavorResource
+	key             quota.FlavorResource
 	usage           map[string]int64 // of each ClusterQueue
 	at              moment
 	seen            time.Time
@@ -49,16 +51,16 @@ func (a *Auditor) knowsAllQueues(s *suspect) bool {
 
 // withoutBorrowers returns a world with those ClusterQueues only that use no more than their own quota, and the one that gets more.
 func (w *world) withoutBorrowers(s *suspect) *world {
-	nodes := w.tree(s.key)
-	rest := &world{queues: maps.Clone(w.queues), cohorts: w.cohorts}
-	maps.DeleteFunc(rest.queues, func(name string, _ *kueue.ClusterQueue) bool {
-		return name != s.queue && s.usage[name] > nodes[queueNode(name)].nominal
+	rest := &world{Quotas: ledger.Quotas{ClusterQueues: maps.Clone(w.ClusterQueues), Cohorts: w.Cohorts}}
+	maps.DeleteFunc(rest.ClusterQueues, func(name string, q *kueue.ClusterQueue) bool {
+		own := ledger.QuotaOf(q.Spec.ResourceGroups, s.key)
+		return name != s.queue && s.usage[name] > 0 && (own == nil || s.usage[name] > ledger.Milli(own.NominalQuota))
 	})
 	return rest
 }
 
 // describe returns who holds a resource, for a report.
-func (a *Auditor) describe(key flavorResource) []string {
+func (a *Auditor) describe(key quota.FlavorResource) []string {
 	var held []string
 	for _, h := range a.holders {
 		if amount := h.usage[key]; amount != 0 {

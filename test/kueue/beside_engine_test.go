@@ -143,6 +143,17 @@ var _ = Describe("Stages that wait while they hold quota", Ordered, ContinueOnFa
 			HaveField("Type", jobsetstatus.StageAdmitted), HaveField("Status", metav1.ConditionFalse),
 			HaveField("Message", ContainSubstring("the JobSet would hold quota while it waits for more, and could deadlock: queueingStrategy StrictFIFO")),
 		))))
+
+		By("running a later Job on all quota")
+		later := newJob(queue, 2)
+		Expect(env.Admin.Create(ctx, later)).To(Succeed())
+		Eventually(read(ctx, workloadOf(ctx, later))).WithContext(ctx).Should(haveCondition(kueue.WorkloadFinished, metav1.ConditionTrue, ""))
+		var list kueue.WorkloadList
+		Expect(env.Admin.List(ctx, &list, client.InNamespace(queue), client.MatchingLabels{apis.JobSetLabel: inOrder.Name})).To(Succeed())
+		for i := range list.Items {
+			Expect(holds(&list.Items[i])).To(BeFalse(), list.Items[i].Name)
+		}
+		Expect(podsOf(ctx, NewGomega(Fail), inOrder, "launcher")).To(BeEmpty())
 	}, NodeTimeout(patience))
 })
 

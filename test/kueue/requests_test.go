@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -109,7 +111,7 @@ var _ = Describe("Requests", Ordered, ContinueOnFailure, func() {
 			waitBecause(kueue.WorkloadQuotaReservedReasonWaitingForQuota)
 			changes += 2
 		}
-		Expect(runTranche(ctx, "explain", "-n", queue, js.Name)).To(ContainSubstring(why))
+		Expect(oneLine(runTranche(ctx, "explain", "-n", queue, js.Name))).To(ContainSubstring(why))
 		Expect(statusWritesTo("jobsets", js)["tranche"]).To(BeNumerically("<=", changes+1), "one for each change, and one when the JobSet is new")
 		// Each of these requests would be answered by another one if the managers wrote in turns.
 		for _, w := range waiting {
@@ -268,14 +270,17 @@ func eachRequest(do func(*request)) {
 	file, err := os.Open(env.Plane.AuditLog())
 	Expect(err).NotTo(HaveOccurred())
 	defer file.Close() //nolint:errcheck // the file is only read
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return // the API server may still be writing the last line
+		}
+		Expect(err).NotTo(HaveOccurred())
 		var r request
-		Expect(json.Unmarshal(lines.Bytes(), &r)).To(Succeed())
+		Expect(json.Unmarshal(line, &r)).To(Succeed())
 		do(&r)
 	}
-	Expect(lines.Err()).NotTo(HaveOccurred())
 }
 
 // requestsOf counts the requests of a user by verb.

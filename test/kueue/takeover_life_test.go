@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -168,7 +169,7 @@ var _ = Describe("In a tree that was taken over", Ordered, ContinueOnFailure, fu
 		Eventually(read(ctx, w)).WithContext(ctx).Should(haveCondition(apis.WaitingCondition, metav1.ConditionTrue, kueue.WorkloadQuotaReservedReasonWaitingForQuota))
 		why := "waits for quota in ClusterQueue " + queue + ": needs 2 nvidia.com/gpu of flavor " + flavor + ": 1 of 2 free"
 		Expect(w.Status.Conditions).To(ContainElement(And(HaveField("Type", apis.WaitingCondition), HaveField("Message", why))))
-		Eventually(func() string { return runTranche(ctx, "explain", "-n", queue, "waits") }).WithContext(ctx).Should(And(
+		Eventually(func() string { return oneLine(runTranche(ctx, "explain", "-n", queue, "waits")) }).WithContext(ctx).Should(And(
 			ContainSubstring(why), ContainSubstring("held by Workload "+queue+"/"+workloadOf(ctx, holder).Name)))
 		Expect(runTranche(ctx, "pending", "-n", queue, "-o", "wide")).To(MatchRegexp(w.Name + ` .*` + why))
 		handBack(ctx, queue)
@@ -235,3 +236,6 @@ func runTranche(ctx context.Context, args ...string) string {
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	return string(out)
 }
+
+// oneLine joins the lines of a text, which sentences are broken into.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -28,6 +28,7 @@ func TestChartEqualsKustomizeWithVisibility(t *testing.T) {
 
 func TestChartEqualsKustomizeWithDashboard(t *testing.T) {
 	compare(t, []string{"config/with-dashboard"}, "--set=dashboard.enable=true")
+	compare(t, []string{"config/with-visibility-and-dashboard"}, "--set=visibility.enable=true", "--set=dashboard.enable=true")
 }
 
 func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
@@ -220,14 +221,17 @@ func excluded(labels map[string]any) map[string]any {
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
 		"--set=managerUser=another-user", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
-		"--set=maxTerminationGracePeriod=90s", "--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
+		"--set=maxTerminationGracePeriod=90s", "--set=maxJobs=1000000", "--set=maxPods=9",
+		"--set=usersWithoutQueue={a,b}", "--set=configuration.coStart.accelerators={example.com/gpu,example.com/tpu}",
+		"--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
 		"--set=configuration.stageAdmission=Greedy", "--set-json=namespaceSelector={\"matchLabels\":{\"team\":\"ml\"}}",
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
 	want := map[string]any{
 		"manager": "another-user", "kueueManager": "", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
-		"maxTerminationGracePeriod": "90s",
-		"groupStartImage":           "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
+		"maxTerminationGracePeriod": "90s", "maxJobs": "1000000", "maxPods": "9",
+		"accelerators": "example.com/gpu\nexample.com/tpu", "usersWithoutQueue": "a\nb",
+		"groupStartImage": "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
 	}
 	if diff := cmp.Diff(want, parameters); diff != "" {
 		t.Errorf("parameters of the guards (-want +got):\n%s", diff)
@@ -235,6 +239,7 @@ func TestChartValues(t *testing.T) {
 	configuration := map[string]any{
 		"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration", "stageAdmission": "Greedy",
 		"manageJobSetsWithoutQueueName": true,
+		"coStart":                       map[string]any{"accelerators": []any{"example.com/gpu", "example.com/tpu"}},
 		"gang":                          map[string]any{"provider": "KAI", "kai": map[string]any{"schedulerName": "mine"}},
 		"managedNamespaceSelector":      excluded(map[string]any{"team": "ml"}),
 	}

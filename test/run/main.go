@@ -29,12 +29,13 @@ type job struct {
 
 // jobs are all of them, in the order in which they begin: the long ones first.
 var jobs = []job{
-	{"./test/e2e", 3},
+	{"./test/e2e", 2},
 	{pkg: "./test/install"},
 	{pkg: "./test/e2e/groupstart"},
 	{pkg: "./test/e2e/podgroup"},
 	{pkg: "./test/e2e/gang"},
 	{pkg: "./test/e2e/dashboard"},
+	{pkg: "./test/e2e/node"},
 	{"./test/kueue", 2},
 	{"./test/integration", 2},
 	{pkg: "./test/soak"},
@@ -46,7 +47,7 @@ var jobs = []job{
 }
 
 // atOnce is how many processes run specs at the same time. Two cores are always busy with the control planes of so many.
-const atOnce = 5
+const atOnce = 4
 
 func main() {
 	tags := flag.String("tags", "invariants", "build tags of the tests")

@@ -1,4 +1,4 @@
-// Package sample makes the ReplicatedJobs of the JobSets that tests run on the fake nodes of a control plane, and a small cluster as YAML.
+// Package sample makes the ReplicatedJobs of the JobSets that tests run on the fake nodes of a control plane, quotas, and a small cluster as YAML.
 package sample
 
 import (
@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -17,6 +18,17 @@ func Amounts(pairs ...string) corev1.ResourceList {
 		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
 	}
 	return list
+}
+
+// ResourceGroup makes one of a single resource. The pairs are a flavor and its nominal quota, such as "h100", "8".
+func ResourceGroup(name corev1.ResourceName, pairs ...string) kueue.ResourceGroup {
+	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{name}}
+	for i := 0; i < len(pairs); i += 2 {
+		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{
+			Name: kueue.ResourceFlavorReference(pairs[i]), Resources: []kueue.ResourceQuota{{Name: name, NominalQuota: resource.MustParse(pairs[i+1])}},
+		})
+	}
+	return group
 }
 
 // ReplicatedJob makes one with a Job of so many pods, none of which is tried again, for the caller to change. The fate of a pod is what its

@@ -1,6 +1,7 @@
 package sample
 
 // OneQueue is the objects of a cluster as YAML: the LocalQueue main in namespace ml with 4 CPUs, of which the quota Workload runs holds 3 for at most two hours.
+// Quota is reserved for what has waited for 10 minutes.
 const OneQueue = `
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -12,7 +13,7 @@ metadata: {name: ml, labels: {kubernetes.io/metadata.name: ml}}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
-metadata: {name: gpus}
+metadata: {name: gpus, annotations: {tranche.dev/reserve-after: 10m}}
 spec:
   queueingStrategy: BestEffortFIFO
   namespaceSelector: {}
@@ -31,7 +32,7 @@ spec:
   active: true
   queueName: main
   maximumExecutionTimeSeconds: 7200
-  podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
+  podSets: [{name: main, count: 3, template: {spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]
 status:
   admission: {clusterQueue: gpus, podSetAssignments: [{name: main, count: 3, flavors: {cpu: h100}, resourceUsage: {cpu: 3}}]}
   conditions:

@@ -19,7 +19,6 @@ import (
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // A kind is one of the things that may happen.
@@ -128,7 +127,7 @@ func (s *soak) startJobSet() {
 func (s *soak) startManager() {
 	s.t.Helper()
 	var err error
-	if s.manager, err = s.env.LaunchManager(testenv.ManagerOptions{Settings: settings()}); err != nil {
+	if s.manager, err = s.env.LaunchManager(managerOptions()); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -3,7 +3,7 @@
 // Then it looks for what is wrong, stuck or left over.
 //
 // SOAK_DURATION sets the duration (one minute), SOAK_SEED repeats what was done in an earlier run as far as the timing allows,
-// SOAK_DIR keeps the logs, and SOAK_CHAOS names what may happen, separated by commas (everything).
+// SOAK_DIR keeps the logs, SOAK_BINARY names the binary of the manager (bin/tranche), and SOAK_CHAOS what may happen, separated by commas (everything).
 package soak_test
 
 import (
@@ -128,7 +128,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	if s.auditor, err = invariants.Start(ctx, env.Admin); err != nil {
 		t.Fatal(err)
 	}
-	if s.manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: settings()}); err != nil {
+	if s.manager, err = env.StartManager(ctx, managerOptions()); err != nil {
 		t.Fatal(err)
 	}
 	go s.outside.run(ctx)
@@ -140,13 +140,13 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	return s
 }
 
-// settings are those of the manager: gangs are placed by the scheduler of Kubernetes, and ClusterQueues share fairly what they borrow.
-func settings() map[string]any {
-	return map[string]any{
+// managerOptions are those of the manager: gangs are placed by the scheduler of Kubernetes, and ClusterQueues share fairly what they borrow.
+func managerOptions() testenv.ManagerOptions {
+	return testenv.ManagerOptions{Binary: os.Getenv("SOAK_BINARY"), Settings: map[string]any{
 		"gang":             map[string]any{"provider": "Kube", "diagnoseAfter": "5s"},
 		"fairSharing":      map[string]any{"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 		"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 2}},
-	}
+	}}
 }
 
 // prepareGangs installs the PodGroups of Coscheduling, and makes the policies send gangs of JobSets to the scheduler of Kubernetes.

@@ -1,6 +1,8 @@
 package testenv
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
@@ -44,6 +47,8 @@ type ManagerOptions struct {
 	Server string
 	// Settings are merged over the configuration file of the tests.
 	Settings map[string]any
+	// Binary replaces bin/tranche, if it is not empty.
+	Binary string
 }
 
 // StartManager runs bin/tranche and waits until it is ready.
@@ -84,7 +89,7 @@ func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.cmd = exec.Command(filepath.Join(w.Root, "bin", "tranche"), "manager", "--config", file, "--kubeconfig", kubeconfig)
+	m.cmd = exec.Command(cmp.Or(options.Binary, filepath.Join(w.Root, "bin", "tranche")), "manager", "--config", file, "--kubeconfig", kubeconfig)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.cmd.Start(); err != nil {
@@ -108,6 +113,24 @@ func (w *World) writeKubeconfig(path, server string) error {
 	return redirect(path, server)
 }
 
+// resources is the part of the configuration that determines what is charged for pods.
+func resources() map[string]any {
+	return map[string]any{
+		"excludeResourcePrefixes": []string{"excluded.example.com/"},
+		"transformations":         []any{map[string]any{"input": "example.com/half-gpus", "strategy": "Replace", "outputs": map[string]any{"nvidia.com/gpu": "0.5"}}},
+		"deviceClassMappings":     []any{map[string]any{"name": "nvidia.com/gpu", "deviceClassNames": []string{"gpu.example.com"}}},
+	}
+}
+
+// Configuration returns the configuration of the managers, as far as it determines what is charged for pods.
+func Configuration() (*configapi.Configuration, error) {
+	data, err := yaml.Marshal(map[string]any{"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration", "resources": resources()})
+	if err != nil {
+		return nil, err
+	}
+	return configapi.Decode(data)
+}
+
 func writeSettings(dir string, ports []string, overrides map[string]any) (string, error) {
 	settings := map[string]any{
 		"apiVersion":       "config.tranche.dev/v1alpha1",
@@ -117,11 +140,7 @@ func writeSettings(dir string, ports []string, overrides map[string]any) (string
 		"groupStart":       map[string]any{"bindAddress": ports[2], "address": ports[2]},
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
-		"resources": map[string]any{
-			"excludeResourcePrefixes": []string{"excluded.example.com/"},
-			"transformations":         []any{map[string]any{"input": "example.com/half-gpus", "strategy": "Replace", "outputs": map[string]any{"nvidia.com/gpu": "0.5"}}},
-			"deviceClassMappings":     []any{map[string]any{"name": "nvidia.com/gpu", "deviceClassNames": []string{"gpu.example.com"}}},
-		},
+		"resources":        resources(),
 	}
 	maps.Copy(settings, overrides)
 	data, err := yaml.Marshal(settings)
@@ -174,6 +193,9 @@ func ReadMetrics(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
+// PID is the process.
+func (m *Manager) PID() int { return m.cmd.Process.Pid }
+
 // Done is closed when the process has ended.
 func (m *Manager) Done() <-chan struct{} { return m.done }
 
@@ -197,6 +219,21 @@ func (m *Manager) end(signal syscall.Signal) error {
 	}
 	<-m.done
 	return nil
+}
+
+// races returns the first data race that the race detector has found in each manager below a directory. Only a binary that was built with it looks for any.
+func races(dir string) error {
+	const size = 4096
+	logs, err := filepath.Glob(filepath.Join(dir, "manager-*", "log"))
+	failed := []error{err}
+	for _, log := range logs {
+		data, err := os.ReadFile(log)
+		failed = append(failed, err)
+		if i := bytes.Index(data, []byte("WARNING: DATA RACE")); i >= 0 {
+			failed = append(failed, fmt.Errorf("%s: %s", log, data[i:min(i+size, len(data))]))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // tail returns the end of the log.

@@ -1,8 +1,11 @@
 package testenv
 
 import (
+	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // A Proxy stands between the manager and the API server and counts what the manager writes, so that a test can strike after any
@@ -37,7 +42,13 @@ func (w *World) StartProxy() (*Proxy, error) {
 	}
 	p := &Proxy{}
 	forward := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			if body, err := io.ReadAll(r.In.Body); err == nil {
+				r.Out.Body = io.NopCloser(bytes.NewReader(body))
+				r.Out = r.Out.WithContext(context.WithValue(r.Out.Context(), timesKey{}, bytes.Contains(body, []byte(apis.TimelineAnnotation))))
+			}
+		},
 		Transport:     transport,
 		FlushInterval: -1,
 		ModifyResponse: func(r *http.Response) error {
@@ -61,6 +72,12 @@ func (p *Proxy) Stop() {
 	p.server.Close()
 }
 
+// timesKey is the key, in the context of a request, of whether it writes the timeline of a JobSet.
+type timesKey struct{}
+
+// ofTimes ends the line of such a write.
+const ofTimes = " with the timeline"
+
 // AfterWrite calls f when the API server has completed the n-th write since, before the manager gets the response.
 func (p *Proxy) AfterWrite(f func(n int)) {
 	p.mu.Lock()
@@ -81,7 +98,11 @@ func (p *Proxy) wrote(r *http.Request, status int) {
 		return
 	}
 	p.mu.Lock()
-	p.writes = append(p.writes, r.Method+" "+r.URL.Path)
+	write := r.Method + " " + r.URL.Path
+	if hasTimes, _ := r.Context().Value(timesKey{}).(bool); hasTimes {
+		write += ofTimes
+	}
+	p.writes = append(p.writes, write)
 	n, f := len(p.writes), p.after
 	p.mu.Unlock()
 	if f != nil {

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"errors"
+	"strings"
 	"sync"
 )
 
@@ -46,7 +47,8 @@ func (r *Relay) Stop() (struck bool, err error) {
 	return r.struck, errors.Join(r.err, err)
 }
 
-// ShortLived are managers of which each is killed after its first write, and the next one takes over at once.
+// ShortLived are managers of which each is killed after its first write, and the next one takes over at once. The timeline of a JobSet, which has the time until
+// which a hold was counted, is no such write: each manager would write it again, and get no further.
 type ShortLived struct {
 	mu      sync.Mutex
 	runs    *Manager
@@ -63,10 +65,10 @@ func (w *World) StartShortLived(proxy *Proxy, options ManagerOptions) (*ShortLiv
 		return nil, err
 	}
 	s := &ShortLived{runs: first}
-	proxy.AfterWrite(func(int) {
+	proxy.AfterWrite(func(n int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.ended || s.lastErr != nil {
+		if writes := proxy.Writes(); s.ended || s.lastErr != nil || n > len(writes) || strings.HasSuffix(writes[n-1], ofTimes) {
 			return
 		}
 		s.killed++
@@ -77,13 +79,16 @@ func (w *World) StartShortLived(proxy *Proxy, options ManagerOptions) (*ShortLiv
 	return s, nil
 }
 
-// Stop ends the manager that runs, and returns how many were killed.
-func (s *ShortLived) Stop() (killed int, err error) {
+// Spare lets the manager that runs live on, and returns how many were killed.
+func (s *ShortLived) Spare() (killed int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	if s.lastErr != nil {
-		return s.killed, s.lastErr
-	}
-	return s.killed, s.runs.Stop()
+	return s.killed, s.lastErr
+}
+
+// Stop ends the manager that runs, and returns how many were killed.
+func (s *ShortLived) Stop() (killed int, err error) {
+	killed, err = s.Spare()
+	return killed, errors.Join(err, s.runs.Stop())
 }

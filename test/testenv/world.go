@@ -190,7 +190,7 @@ func (w *World) InstallPodGroups(groups ...string) error {
 }
 
 // Stop ends everything.
-func (w *World) Stop() error { return w.Plane.Stop() }
+func (w *World) Stop() error { return errors.Join(races(w.Plane.WorkDir()), w.Plane.Stop()) }
 
 // Kubectl runs the kubectl of the control plane as admin.
 func (w *World) Kubectl(ctx context.Context, args ...string) error {

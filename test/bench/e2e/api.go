@@ -74,25 +74,14 @@ func (a *api) create(ctx context.Context, w *kueue.Workload) error {
 	return nil
 }
 
-// A patch is the body of a server-side apply.
-type patch struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Metadata   map[string]any `json:"metadata"`
-	Status     any            `json:"status"`
-}
-
 // apply writes the part of a quota Workload's status that a field manager owns. It is refused if the object has changed since
 // resourceVersion, where that is not empty.
 func (a *api) apply(ctx context.Context, key types.NamespacedName, resourceVersion, manager string, status *kueue.WorkloadStatus) error {
-	p := patch{
-		APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload",
-		Metadata: map[string]any{"namespace": key.Namespace, "name": key.Name}, Status: status,
-	}
+	metadata := map[string]any{"namespace": key.Namespace, "name": key.Name}
 	if resourceVersion != "" {
-		p.Metadata["resourceVersion"] = resourceVersion
+		metadata["resourceVersion"] = resourceVersion
 	}
-	body, err := json.Marshal(p)
+	body, err := json.Marshal(map[string]any{"apiVersion": kueue.SchemeGroupVersion.String(), "kind": "Workload", "metadata": metadata, "status": status})
 	if err != nil {
 		return fmt.Errorf("render status of quota Workload %s: %w", key, err)
 	}

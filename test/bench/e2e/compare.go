@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -21,10 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/account"
 	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
 	"github.com/tranche-dev/tranche/test/bench/e2e/plot"
+	"github.com/tranche-dev/tranche/test/bench/mixed"
 )
-
-// comparisonShape is the name under which whole and staged admission are compared.
-const comparisonShape = "staged"
 
 // A way is how JobSets are admitted.
 type way string
@@ -52,18 +49,16 @@ type timelineSums struct {
 // compareOnce runs the same JobSets both ways, each on a control plane of its own, and writes the results to files.
 func compareOnce(ctx context.Context, o *options) ([]figure, error) {
 	found := &findings{comparison: account.Comparison{Seed: o.seed, Quota: lab.Quota()}}
+	runs := map[way]*account.Run{}
 	for _, w := range []way{whole, staged} {
 		fmt.Fprintf(os.Stderr, "bench-e2e: running %d JobSets: %s ...\n", o.jobSets, titleOf(w))
 		ran, err := found.runWay(ctx, w, o)
 		if err != nil {
 			return nil, fmt.Errorf("run JobSets, %s: %w", w, err)
 		}
-		if w == whole {
-			found.comparison.Whole = ran
-		} else {
-			found.comparison.Staged = ran
-		}
+		runs[w] = ran
 	}
+	found.comparison.Whole, found.comparison.Staged = runs[whole], runs[staged]
 	if err := writeComparison(&found.comparison, o.out); err != nil {
 		return nil, err
 	}
@@ -75,7 +70,7 @@ func compareOnce(ctx context.Context, o *options) ([]figure, error) {
 
 // runWay starts a control plane and runs all JobSets in one way.
 func (found *findings) runWay(ctx context.Context, how way, o *options) (ran *account.Run, err error) {
-	s := &site{name: string(how), nodes: lab.NodePools(), queues: lab.Queues()}
+	s := &site{name: string(how), nodes: lab.NodePools(), queues: objectsOf(lab.Queues())}
 	err = s.run(ctx, o, func(ctx context.Context, r *run) error {
 		ran, err = found.submitAll(ctx, r, how, o)
 		return err
@@ -95,19 +90,9 @@ func (found *findings) submitAll(ctx context.Context, r *run, how way, o *option
 	}()
 	if how == whole {
 		runner := newWholeRunner(ctx, r.world.Admin, r.api, f)
-		submit, settle = runner.submit, runner.tending.Wait
+		submit, settle = runner.submit, runner.stop
 	}
-	if err := f.follow(ctx, r.world.Admin); err != nil {
-		return nil, err
-	}
-	due := make([]time.Duration, len(submissions))
-	for i := range submissions {
-		due[i] = submissions[i].After
-	}
-	if err := o.whenDue(ctx, due, func(i int) error { return submit(ctx, submissions[i].JobSet) }); err != nil {
-		return nil, err
-	}
-	if err := f.wait(ctx); err != nil {
+	if err := f.play(ctx, r, o, submissions, func(s *mixed.Submission) error { return submit(ctx, fated(s)) }); err != nil {
 		return nil, err
 	}
 	if how == staged {
@@ -140,10 +125,7 @@ func (f *follower) awaitTimelines(ctx context.Context) error {
 // submitStaged submits a JobSet to its queue. The manager does the rest.
 func (r *run) submitStaged(ctx context.Context, js *jobsetapi.JobSet) error {
 	lab.Queued(js)
-	if err := r.world.Admin.Create(ctx, js); err != nil {
-		return fmt.Errorf("submit JobSet %s: %w", js.Name, err)
-	}
-	return nil
+	return r.submit(ctx, js)
 }
 
 // unfinished describes what the unfinished JobSets wait for.

@@ -100,24 +100,20 @@ func comparisonFigures(found *findings) []figure {
 		l := &lines[i]
 		figures = append(figures,
 			figure{name: "whole/" + l.name, value: l.whole, unit: l.unit}, figure{name: "staged/" + l.name, value: l.staged, unit: l.unit},
-			figure{name: "ratio/" + l.name, value: l.ratio(), unit: "x", note: "staged by whole"},
+			ratio("ratio/"+l.name, l.ratio(), 1, "staged by whole"),
 		)
 	}
 	measured, told := found.comparison.Staged.Figures(), found.timeline
-	problems := figure{name: "problems", value: float64(len(found.problems)), unit: "n"}
-	for _, err := range found.problems[:min(len(found.problems), 5)] {
-		problems.note += err.Error() + "; "
-	}
 	return append(
 		figures,
-		figure{name: "took-longer", value: float64(later(&found.comparison)), unit: "n", note: "JobSets, staged, by more than " + noise.String()},
+		count("took-longer", later(&found.comparison), "JobSets, staged, by more than "+noise.String()),
 		figure{name: "timeline/held", value: told.held, unit: "GPU-s", note: "what the timelines of the staged run add up to"},
 		figure{name: "timeline/idle", value: told.idle, unit: "GPU-s", note: "the same; a leader that waits for its workers is idle here"},
 		figure{
 			name: "timeline/difference", value: 100 * math.Abs(told.held-measured.Held) / max(measured.Held, 1), unit: "%",
 			note: "between timeline/held and staged/held",
 		},
-		problems,
+		problems(found.problems),
 	)
 }
 

@@ -32,9 +32,13 @@ func named(name string) metav1.ObjectMeta {
 // holding is a quota Workload that was admitted with pods that have 8 accelerators each.
 func holding(name string, pods int32) *kueue.Workload {
 	w := &kueue.Workload{ObjectMeta: named(name)}
+	w.Spec.PodSets = []kueue.PodSet{{Name: "cpu", Count: 2}, {Name: "gpu", Count: pods}}
 	w.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{
 		{Name: "cpu", Count: new(int32(2))},
-		{Name: "gpu", Count: &pods, ResourceUsage: corev1.ResourceList{lab.GPU: *resource.NewQuantity(8*int64(pods), resource.DecimalSI)}},
+		{
+			Name: "gpu", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{lab.GPU: "a100"},
+			ResourceUsage: corev1.ResourceList{lab.GPU: *resource.NewQuantity(8*int64(pods), resource.DecimalSI)},
+		},
 	}}
 	w.Status.Conditions = []metav1.Condition{
 		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}, {Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue},
@@ -171,36 +175,43 @@ var update = flag.Bool("update", false, "rewrite the table and the plot in docs"
 
 // The table and the plot in docs/comparison.md match the measurements in the same directory.
 func TestDocs(t *testing.T) {
-	const begin, end = "<!-- begin of the table -->\n", "<!-- end of the table -->\n"
-	dir := filepath.Join("..", "..", "..", "docs")
-	read := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
 	var c account.Comparison
-	if err := json.Unmarshal([]byte(read("comparison.json")), &c); err != nil {
+	if err := json.Unmarshal([]byte(document(t, "comparison.json")), &c); err != nil {
 		t.Fatal(err)
 	}
-	page := read("comparison.md")
-	before, rest, _ := strings.Cut(page, begin)
+	checkDocument(t, "comparison.md", replaced(t, "table", summary(&c)))
+	checkDocument(t, "comparison.svg", string(plot.SVG(chartOf(&c))))
+}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// replaced returns docs/comparison.md with another table between the two comments about it.
+func replaced(t *testing.T, what, table string) string {
+	t.Helper()
+	begin, end := "<!-- begin of the "+what+" -->\n", "<!-- end of the "+what+" -->\n"
+	before, rest, _ := strings.Cut(document(t, "comparison.md"), begin)
 	_, after, found := strings.Cut(rest, end)
 	if !found {
-		t.Fatal("docs/comparison.md has no place for the table")
+		t.Fatalf("docs/comparison.md has no place for the %s", what)
 	}
-	for name, want := range map[string]string{
-		"comparison.md":  before + begin + summary(&c) + end + after,
-		"comparison.svg": string(plot.SVG(chartOf(&c))),
-	} {
-		if *update {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+	return before + begin + table + end + after
+}
+
+func checkDocument(t *testing.T, name, want string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(filepath.Join("..", "..", "..", "docs", name), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, read(name)); diff != "" {
-			t.Errorf("docs/%s does not match docs/comparison.json; -update rewrites it: -want +got\n%s", name, diff)
-		}
+	}
+	if diff := cmp.Diff(want, document(t, name)); diff != "" {
+		t.Errorf("docs/%s is not current; -update rewrites it: -want +got\n%s", name, diff)
 	}
 }

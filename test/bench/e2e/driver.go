@@ -31,15 +31,12 @@ const (
 	evictionGrace = 200 * time.Millisecond
 	// conflictDelay is how long the driver at least waits for a new version after a conflict.
 	conflictDelay = 20 * time.Millisecond
-	// idleGrace is how long quota may be free before it counts as idle.
-	idleGrace = 50 * time.Millisecond
 )
 
 // A driver submits a shape, and runs admitted quota Workloads: after its run time it writes that a quota Workload is finished.
 type driver struct {
 	api   *api
 	shape *shape.Shape
-	lag   *lag
 	grace time.Duration // evictionGrace
 
 	mu        sync.Mutex
@@ -52,6 +49,7 @@ type driver struct {
 	evictions int
 	cleared   int
 	conflicts int
+	late      []time.Duration // by how much the driver was late with work that was due at a fixed time
 	done      chan struct{}
 }
 
@@ -61,10 +59,9 @@ type life struct {
 	key        types.NamespacedName
 	localQueue string
 
-	version  string
-	evicted  []metav1.Condition // the conditions that report it
-	standing ledger.Standing
-	message  string
+	version string
+	evicted []metav1.Condition // the conditions that report it
+	message string
 
 	running bool
 	attempt int // grows whenever a run ends
@@ -74,7 +71,7 @@ type life struct {
 
 func newDriver(a *api, s *shape.Shape) *driver {
 	d := &driver{
-		api: a, shape: s, lag: &lag{}, grace: evictionGrace, index: map[types.NamespacedName]int{},
+		api: a, shape: s, grace: evictionGrace, index: map[types.NamespacedName]int{},
 		queues: map[kueue.ClusterQueueReference]int{}, done: make(chan struct{}),
 	}
 	var booked []ledger.Life
@@ -92,23 +89,8 @@ func newDriver(a *api, s *shape.Shape) *driver {
 			}
 		}
 	}
-	d.books = ledger.New(booksOf(s), booked)
+	d.books = ledger.New(s, booked)
 	return d
-}
-
-func booksOf(s *shape.Shape) ledger.Config {
-	c := ledger.Config{Grace: idleGrace}
-	c.QueueLimit, c.TreeLimit = s.Limits()
-	if s.Queue.Strategy == kueue.StrictFIFO {
-		c.Order = ledger.Strict
-	}
-	for queue := range s.Queues() {
-		c.Trees = append(c.Trees, s.Tree(queue))
-	}
-	for i := range s.Classes {
-		c.Classes = append(c.Classes, ledger.Class{Amount: s.Classes[i].CPU.MilliValue(), Priority: s.Classes[i].Priority})
-	}
-	return c
 }
 
 // follow watches all quota Workloads from now on. The events of one watch come in the order of the changes, so that the reservations after
@@ -168,7 +150,7 @@ func (d *driver) submit(ctx context.Context, c *shape.Class, lives []life) {
 		if free.After(due) {
 			due = free // the API server was late, not the driver
 		}
-		d.lag.note(time.Since(due))
+		d.noteLate(time.Since(due))
 		if err := d.api.create(ctx, quotaWorkload(lives[i].key.Namespace, lives[i].key.Name, lives[i].localQueue, c)); err != nil {
 			d.report(err)
 		}
@@ -181,22 +163,21 @@ func (d *driver) see(ctx context.Context, object *kueue.Workload, kind watch.Eve
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i, ours := d.index[client.ObjectKeyFromObject(object)]
-	if !ours || d.books.Finished() == len(d.lives) {
+	if !ours || d.books.Finished == len(d.lives) {
 		return
 	}
 	l := &d.lives[i]
 	l.version = object.ResourceVersion
-	before := l.standing
-	l.standing = standingOf(object)
+	before, standing := d.books.Standing(i), standingOf(object)
 	if kind == watch.Deleted {
 		d.problems = append(d.problems, fmt.Errorf("quota Workload %s was deleted", l.key))
 	}
-	d.books.See(time.Since(d.began), i, l.standing, d.chargeOf(object))
+	d.books.See(time.Since(d.began), i, standing, d.chargeOf(object))
 	if reserved := apimeta.FindStatusCondition(object.Status.Conditions, kueue.WorkloadQuotaReserved); reserved != nil {
 		l.message = reserved.Message
 	}
 	d.heedEviction(ctx, i, object)
-	admitted := l.standing == ledger.Holding && l.evicted == nil && apimeta.IsStatusConditionTrue(object.Status.Conditions, kueue.WorkloadAdmitted)
+	admitted := standing == ledger.Holding && l.evicted == nil && apimeta.IsStatusConditionTrue(object.Status.Conditions, kueue.WorkloadAdmitted)
 	switch {
 	case admitted && !l.running:
 		d.begin(ctx, i)
@@ -208,7 +189,7 @@ func (d *driver) see(ctx context.Context, object *kueue.Workload, kind watch.Eve
 		l.overdue = false
 		go d.finish(ctx, i, l.attempt)
 	}
-	if before != ledger.Finished && l.standing == ledger.Finished && d.books.Finished() == len(d.lives) {
+	if before != ledger.Finished && standing == ledger.Finished && d.books.Finished == len(d.lives) {
 		close(d.done)
 	}
 }
@@ -220,7 +201,7 @@ func (d *driver) begin(ctx context.Context, i int) {
 	attempt, runs := l.attempt, d.shape.Classes[l.class].Runs.Duration
 	due := time.Now().Add(runs)
 	l.timer = time.AfterFunc(runs, func() {
-		d.lag.note(time.Since(due))
+		d.noteLate(time.Since(due))
 		d.finish(ctx, i, attempt)
 	})
 }
@@ -256,7 +237,7 @@ func (d *driver) heedEviction(ctx context.Context, i int, object *kueue.Workload
 	l := &d.lives[i]
 	wasEvicted := l.evicted != nil
 	l.evicted = nil
-	if !apimeta.IsStatusConditionTrue(object.Status.Conditions, kueue.WorkloadEvicted) || l.standing == ledger.Finished {
+	if !apimeta.IsStatusConditionTrue(object.Status.Conditions, kueue.WorkloadEvicted) || d.books.Standing(i) == ledger.Finished {
 		return
 	}
 	for _, c := range object.Status.Conditions {
@@ -268,7 +249,7 @@ func (d *driver) heedEviction(ctx context.Context, i int, object *kueue.Workload
 		return
 	}
 	d.evictions++
-	if l.standing == ledger.Holding {
+	if d.books.Standing(i) == ledger.Holding {
 		time.AfterFunc(d.grace, func() { d.clear(ctx, i) })
 	}
 }
@@ -278,7 +259,7 @@ func (d *driver) clear(ctx context.Context, i int) {
 	d.mu.Lock()
 	l := &d.lives[i]
 	key, version, status := l.key, l.version, &kueue.WorkloadStatus{Conditions: slices.Clone(l.evicted)}
-	isDue := l.evicted != nil && l.standing == ledger.Holding
+	isDue := l.evicted != nil && d.books.Standing(i) == ledger.Holding
 	d.mu.Unlock()
 	if !isDue {
 		return
@@ -296,6 +277,12 @@ func (d *driver) clear(ctx context.Context, i int) {
 	d.cleared++
 	d.mu.Unlock()
 	d.report(err)
+}
+
+func (d *driver) noteLate(late time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.late = append(d.late, max(late, 0))
 }
 
 // report keeps an error for the end. Errors caused by the end of the run are ignored.

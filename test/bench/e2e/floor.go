@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,7 +17,8 @@ import (
 const (
 	// floorNamespace has no LocalQueue, so that no manager admits its quota Workloads.
 	floorNamespace = "floor"
-	// warmUp is the number of lives before those that are measured.
+	// lives is how many are measured, and warmUp how many come before them.
+	lives       = 600
 	warmUp      = 100
 	parallelism = 32
 )
@@ -32,8 +30,8 @@ type floor struct {
 	apiserver, all time.Duration
 }
 
-// sound runs so many lives at full rate and returns the time of one of them. It deletes all its objects.
-func (r *run) sound(ctx context.Context, lives int) (floor, error) {
+// sound runs lives at full rate and returns the time of one of them. It deletes all its objects.
+func (r *run) sound(ctx context.Context) (floor, error) {
 	if err := r.world.CreateNamespace(ctx, floorNamespace, nil); err != nil {
 		return floor{}, fmt.Errorf("create namespace %s: %w", floorNamespace, err)
 	}
@@ -56,25 +54,13 @@ func (r *run) sound(ctx context.Context, lives int) (floor, error) {
 	if err := r.world.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(floorNamespace)); err != nil {
 		return floor{}, fmt.Errorf("delete quota Workloads of namespace %s: %w", floorNamespace, err)
 	}
-	n := time.Duration(lives)
-	return floor{wall: wall / n, apiserver: (after.apiserver.cpu - before.apiserver.cpu) / n, all: after.since(&before) / n}, nil
+	return floor{wall: wall / lives, apiserver: (after.apiserver.cpu - before.apiserver.cpu) / lives, all: after.since(&before) / lives}, nil
 }
 
 // live creates, admits and finishes quota Workloads, several at a time and each write as soon as the one before is done.
-func (r *run) live(ctx context.Context, prefix string, lives int) error {
+func (r *run) live(ctx context.Context, prefix string, n int) error {
 	class := &shape.Class{CPU: resource.MustParse("1"), Runs: metav1.Duration{Duration: time.Second}}
-	var next atomic.Int64
-	problems := make([]error, parallelism)
-	var workers sync.WaitGroup
-	for i := range problems {
-		workers.Go(func() {
-			for n := next.Add(1); n <= int64(lives) && problems[i] == nil; n = next.Add(1) {
-				problems[i] = r.liveOnce(ctx, fmt.Sprintf("%s-%d", prefix, n), class)
-			}
-		})
-	}
-	workers.Wait()
-	return errors.Join(problems...)
+	return inParallel(n, func(i int) error { return r.liveOnce(ctx, fmt.Sprintf("%s-%d", prefix, i), class) })
 }
 
 func (r *run) liveOnce(ctx context.Context, name string, class *shape.Class) error {

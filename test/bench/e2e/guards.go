@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,13 +18,8 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
-
-// guardsShape is the name of the benchmark of the guards: how long the API server takes to write a queued JobSet, a Job of one and a pod of that, as a
-// multiple of the same write in a namespace without the guards.
-const guardsShape = "guards"
 
 // guardsRounds is how often each write is done with guards, and how often without.
 const guardsRounds = 40
@@ -33,26 +27,39 @@ const guardsRounds = 40
 // guardsSizes are the numbers of ReplicatedJobs.
 var guardsSizes = []int{1, 10, 100, 300}
 
-// measureGuards runs the benchmark once. Nothing but etcd, the API server and the JobSet controller runs, which has webhooks.
-func measureGuards(ctx context.Context, o *options) (_ []figure, err error) {
-	w, err := testenv.Start(ctx, controlplane.Config{
-		WorkDir: o.workDir, Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Stop()) }()
-	draw := rand.New(rand.NewPCG(o.seed, 0))
-	var figures []figure
-	for _, size := range guardsSizes {
-		found, err := guardsOf(ctx, w.Admin, draw, size)
+// measureGuards times writes of a queued JobSet, of its child Job and of a pod of that, as a multiple of the same writes in a namespace without the guards.
+// Besides etcd and the API server only the JobSet controller runs, for its webhooks.
+func measureGuards(ctx context.Context, o *options) (figures []figure, err error) {
+	err = new(site).open(ctx, o, func(r *run) error {
+		manager, err := r.world.As(testenv.ManagerUser)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		figures = append(figures, found...)
-	}
-	found, err := guardsOfJobs(ctx, w, draw)
-	return append(figures, found...), err
+		var writes []guardedWrite
+		for _, size := range guardsSizes {
+			writes = append(writes, writesOfJobSets(r.world.Admin, size)...)
+		}
+		writes = append(writes, writesOfJobs(r.world.Admin, manager)...)
+		for _, namespace := range []string{guarded, free} {
+			stored := []client.Object{childJob(namespace, "stored"), podOf(childJob(namespace, "stored"), "stored")}
+			for _, size := range guardsSizes {
+				stored = append(stored, wideJobSet(namespace, storedName(size), size))
+			}
+			if err := createAll(ctx, r.world.Admin, stored); err != nil {
+				return err
+			}
+		}
+		draw := rand.New(rand.NewPCG(o.seed, 0))
+		for _, write := range writes {
+			with, without, err := write.alternate(ctx, draw)
+			if err != nil {
+				return fmt.Errorf("write with guards and without: %s: %w", write.name, err)
+			}
+			figures = append(figures, guardsFigures(write.name, with, without)...)
+		}
+		return nil
+	})
+	return figures, err
 }
 
 // A guardedWrite is one of the writes that are timed.
@@ -64,82 +71,48 @@ type guardedWrite struct {
 // The namespace with the guards, and the one without.
 const guarded, free = metav1.NamespaceDefault, metav1.NamespaceSystem
 
-func guardsOf(ctx context.Context, admin client.Client, draw *rand.Rand, size int) ([]figure, error) {
-	for _, namespace := range []string{guarded, free} {
-		if err := admin.Create(ctx, wideJobSet(namespace, "stored", size)); err != nil {
-			return nil, fmt.Errorf("create a JobSet with %d ReplicatedJobs in %s: %w", size, namespace, err)
-		}
-	}
-	writes := []guardedWrite{
-		{"create", func(ctx context.Context, namespace string) error {
+func storedName(size int) string { return fmt.Sprintf("stored-%d", size) }
+
+// writesOfJobSets are writes of a JobSet with that many ReplicatedJobs.
+func writesOfJobSets(admin client.Client, size int) []guardedWrite {
+	return []guardedWrite{
+		{fmt.Sprintf("create/%d", size), func(ctx context.Context, namespace string) error {
 			return admin.Create(ctx, wideJobSet(namespace, "new", size), client.DryRunAll)
 		}},
-		{"update", func(ctx context.Context, namespace string) error {
-			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stored"}}
+		{fmt.Sprintf("update/%d", size), func(ctx context.Context, namespace string) error {
+			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: storedName(size)}}
 			return admin.Patch(ctx, js, mergePatch(`{"metadata":{"labels":{"changed":"yes"}}}`), client.DryRunAll)
 		}},
 	}
-	var figures []figure
-	for _, write := range writes {
-		with, without, err := write.alternate(ctx, draw)
-		if err != nil {
-			return nil, fmt.Errorf("%s a JobSet with %d ReplicatedJobs: %w", write.name, size, err)
-		}
-		figures = append(figures, guardsFigures(fmt.Sprintf("%s/%d", write.name, size), with, without)...)
-	}
-	for _, namespace := range []string{guarded, free} {
-		if err := admin.Delete(ctx, wideJobSet(namespace, "stored", 0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-			return nil, fmt.Errorf("delete the JobSet in %s: %w", namespace, err)
-		}
-	}
-	return figures, nil
 }
 
 // guardsFigures reports one write: how long it took with guards and without.
 func guardsFigures(write string, with, without time.Duration) []figure {
 	return []figure{
 		millis(write+"/guarded", with), millis(write+"/free", without),
-		{name: write + "/ratio", value: float64(with) / float64(without)},
+		ratio(write+"/ratio", float64(with), float64(without), ""),
 	}
 }
 
-// guardsOfJobs times what is written of each Job of a JobSet, and of each of its pods.
-func guardsOfJobs(ctx context.Context, w *testenv.World, draw *rand.Rand) ([]figure, error) {
-	manager, err := w.As(testenv.ManagerUser)
-	if err != nil {
-		return nil, err
-	}
-	for _, namespace := range []string{guarded, free} {
-		if err := errors.Join(w.Admin.Create(ctx, childJob(namespace, "stored")), w.Admin.Create(ctx, podOf(childJob(namespace, "stored"), "stored"))); err != nil {
-			return nil, fmt.Errorf("create a Job and a pod of a JobSet in %s: %w", namespace, err)
-		}
-	}
-	var figures []figure
-	for _, write := range []guardedWrite{
+// writesOfJobs are what is written of each Job of a JobSet, and of each of its pods.
+func writesOfJobs(admin, manager client.Client) []guardedWrite {
+	return []guardedWrite{
 		{"job/create", func(ctx context.Context, namespace string) error {
-			return w.Admin.Create(ctx, childJob(namespace, "new"), client.DryRunAll)
+			return admin.Create(ctx, childJob(namespace, "new"), client.DryRunAll)
 		}},
 		{"job/release", func(ctx context.Context, namespace string) error {
 			return manager.Patch(ctx, childJob(namespace, "stored"), mergePatch(`{"spec":{"suspend":false}}`), client.DryRunAll)
 		}},
 		{"job/status", func(ctx context.Context, namespace string) error {
-			return w.Admin.Status().Patch(ctx, childJob(namespace, "stored"), mergePatch(`{"status":{"active":1}}`), client.DryRunAll)
+			return admin.Status().Patch(ctx, childJob(namespace, "stored"), mergePatch(`{"status":{"active":1}}`), client.DryRunAll)
 		}},
 		{"pod/create", func(ctx context.Context, namespace string) error {
-			return w.Admin.Create(ctx, podOf(childJob(namespace, "stored"), "new"), client.DryRunAll)
+			return admin.Create(ctx, podOf(childJob(namespace, "stored"), "new"), client.DryRunAll)
 		}},
 		{"pod/status", func(ctx context.Context, namespace string) error {
-			pod := podOf(childJob(namespace, "stored"), "stored")
-			return w.Admin.Status().Patch(ctx, pod, mergePatch(`{"status":{"podIP":"10.0.0.1"}}`), client.DryRunAll)
+			return admin.Status().Patch(ctx, podOf(childJob(namespace, "stored"), "stored"), mergePatch(`{"status":{"podIP":"10.0.0.1"}}`), client.DryRunAll)
 		}},
-	} {
-		with, without, err := write.alternate(ctx, draw)
-		if err != nil {
-			return nil, fmt.Errorf("write a Job or a pod of a JobSet: %s: %w", write.name, err)
-		}
-		figures = append(figures, guardsFigures(write.name, with, without)...)
 	}
-	return figures, nil
 }
 
 func mergePatch(patch string) client.Patch {

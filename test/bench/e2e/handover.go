@@ -4,26 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/controlplane"
-	samples "github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
+	"github.com/tranche-dev/tranche/test/bench/mixed"
 )
-
-// handoverShape is the name of the benchmark of the time between two stages while many JobSets are in flight: from when the Job of a stage is complete
-// until that of the next may run, and until the first pod of that exists.
-const handoverShape = "handover"
 
 // handoverStages is how many stages each JobSet has. No stage waits for quota.
 const handoverStages = 4
@@ -32,22 +25,18 @@ const handoverStages = 4
 type handoverRun struct {
 	name     string
 	isQueued bool
-	handover []handover
-	requests requestCounts
+	// handovers is how many were observed, and parts how long each part of them took, sorted, by its name.
+	handovers int
+	parts     map[string][]time.Duration
+	requests  counts
 }
 
-// measureHandover runs the JobSets in a queue, and then without one.
+// measureHandover runs many JobSets at once in a queue, and then without one: what happens from when the Job of a stage is complete until that of the next may
+// run and has its first pod.
 func measureHandover(ctx context.Context, o *options) ([]figure, error) {
-	policy, err := writeAuditPolicy()
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(filepath.Dir(policy)) //nolint:errcheck // it is in the directory of temporary files
 	runs := []*handoverRun{{name: "queued", isQueued: true}, {name: "stock"}}
-	s := &site{name: handoverShape, auditPolicy: policy, queues: cpuQueues("1000"), nodes: []controlplane.NodePool{
-		{Name: "cpu", Count: 4, Allocatable: samples.Amounts("cpu", "64", "memory", "256Gi")},
-	}}
-	err = s.run(ctx, o, func(ctx context.Context, r *run) error {
+	s := &site{name: handoverShape, isAudited: true, queues: cpuQueues("1000"), nodes: cpuNodes(4)}
+	err := s.run(ctx, o, func(ctx context.Context, r *run) error {
 		for _, ran := range runs {
 			if err := ran.play(ctx, r, o); err != nil {
 				return fmt.Errorf("run JobSets of the shape handover, %s: %w", ran.name, err)
@@ -65,38 +54,28 @@ func measureHandover(ctx context.Context, o *options) ([]figure, error) {
 func (h *handoverRun) play(ctx context.Context, r *run, o *options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := newHandoverFollower(h.name+"-", o.inFlight)
-	if err := f.follow(ctx, r.world.Admin); err != nil {
-		return err
-	}
-	began := time.Now()
-	due := make([]time.Duration, o.inFlight)
-	for i := range due {
-		due[i] = o.stageTime * time.Duration(i) / time.Duration(o.inFlight)
-	}
-	stages, all := chain{"depends-on", handoverStages, 1}, []*jobsetapi.JobSet{}
-	err := o.whenDue(ctx, due, func(i int) error {
-		js := stages.jobSet(fmt.Sprintf("%s-%03d", h.name, i), o.stageTime)
+	f := newFollower(o.inFlight)
+	f.lists = append(f.lists, &batchv1.JobList{})
+	began, all := time.Now(), make([]mixed.Submission, o.inFlight)
+	for i := range all {
+		js := chain{"depends-on", handoverStages}.jobSet(fmt.Sprintf("%s-%03d", h.name, i), o.stageTime)
 		if h.isQueued {
 			js = queuedOf(js)
 		}
-		all = append(all, js)
-		if err := r.world.Admin.Create(ctx, js); err != nil {
-			return fmt.Errorf("submit JobSet %s: %w", js.Name, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+		all[i] = mixed.Submission{After: o.stageTime * time.Duration(i) / time.Duration(o.inFlight), JobSet: js}
 	}
-	if err := f.wait(ctx); err != nil {
+	err := f.play(ctx, r, o, all, func(s *mixed.Submission) error { return r.submit(ctx, s.JobSet) })
+	if err != nil {
 		return err
 	}
 	if h.requests, err = countRequests(r.world.Plane.AuditLog(), began); err != nil {
 		return err
 	}
-	h.handover = f.handovers()
-	for _, js := range all {
+	if err := h.measure(f); err != nil {
+		return err
+	}
+	for i := range all {
+		js := all[i].JobSet
 		if err := r.world.Admin.Delete(ctx, js, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return fmt.Errorf("delete JobSet %s: %w", js.Name, err)
 		}
@@ -104,13 +83,14 @@ func (h *handoverRun) play(ctx context.Context, r *run, o *options) error {
 	return awaitGone(ctx, r.world.Admin)
 }
 
-// awaitGone waits until no Job and no quota Workload is left, so that their deletion is not charged to the next run.
+// awaitGone waits until no JobSet, no Job and no quota Workload is left, so that they are not counted in the next run.
 func awaitGone(ctx context.Context, admin client.Client) error {
 	err := wait.PollUntilContextCancel(ctx, settleEvery, true, func(ctx context.Context) (bool, error) {
+		var jobSets jobsetapi.JobSetList
 		var jobs batchv1.JobList
 		var workloads kueue.WorkloadList
-		err := errors.Join(admin.List(ctx, &jobs), admin.List(ctx, &workloads))
-		return len(jobs.Items)+len(workloads.Items) == 0, err
+		err := errors.Join(admin.List(ctx, &jobSets), admin.List(ctx, &jobs), admin.List(ctx, &workloads))
+		return len(jobSets.Items)+len(jobs.Items)+len(workloads.Items) == 0, err
 	})
 	if err != nil {
 		return fmt.Errorf("wait until the objects of the JobSets are gone: %w", err)
@@ -128,9 +108,61 @@ func stageBefore(key stageKey) (stageKey, bool) {
 	return stageKey{}, false
 }
 
-var errWatchEnded = errors.New("the watch has ended, what came later was not observed")
+// handoverParts are the parts of a handover, in the order of the report.
+var handoverParts = []struct {
+	name string
+	of   func(*stageTimes) time.Duration
+}{
+	{"job-created", func(st *stageTimes) time.Duration { return st.created }},
+	{"stage-open", func(st *stageTimes) time.Duration { return st.opened }},
+	{"admitted", func(st *stageTimes) time.Duration { return st.admitted }},
+	{"released", func(st *stageTimes) time.Duration { return st.released }},
+	{"pod", func(st *stageTimes) time.Duration { return st.pod }},
+}
 
-// jobSetKey identifies the JobSet that an object of a stage belongs to.
-func jobSetKey(object client.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[jobset.JobSetNameKey]}
+// measure takes how long the parts of all handovers took from when the Job of the stage before was complete. A JobSet without a queue does not have all parts.
+// Times are those at which events arrived: those in objects are whole seconds.
+func (h *handoverRun) measure(f *follower) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h.parts = map[string][]time.Duration{}
+	for key, st := range f.stages {
+		before, ok := stageBefore(key)
+		if !ok || f.stages[before].complete == 0 {
+			continue
+		}
+		h.handovers++
+		for _, part := range handoverParts {
+			if at := part.of(&st); at != 0 {
+				h.parts[part.name] = append(h.parts[part.name], at-f.stages[before].complete)
+			}
+		}
+	}
+	for _, times := range h.parts {
+		slices.Sort(times)
+	}
+	return errors.Join(f.problems...)
+}
+
+// handoverFigures reports how long the parts of the handovers took in a queue and without one, and the requests for each stage.
+func handoverFigures(queued, stock *handoverRun, inFlight int) []figure {
+	var figures []figure
+	for _, part := range handoverParts {
+		for _, q := range []struct {
+			name string
+			at   float64
+		}{{"p50", 0.5}, {"p99", 0.99}} {
+			name, with, without := part.name+"/"+q.name, ledger.Quantile(queued.parts[part.name], q.at), ledger.Quantile(stock.parts[part.name], q.at)
+			figures = append(figures, millis("queued/"+name, with))
+			if without > 0 {
+				figures = append(figures, millis("stock/"+name, without), ratio("ratio/"+name, float64(with), float64(without), "queued by stock"))
+			}
+		}
+	}
+	missing := 2*inFlight*(handoverStages-1) - queued.handovers - stock.handovers
+	figures = append(figures, count("unfinished", missing, "handovers that were not observed"))
+	for _, ran := range []*handoverRun{queued, stock} {
+		figures = append(figures, ran.requests.figures(ran.name, inFlight*handoverStages, "n/stage")...)
+	}
+	return figures
 }

@@ -56,55 +56,40 @@ func admitted(w *kueue.Workload) *kueue.Workload {
 
 // Each part of a handover counts from when the Job before is complete, and when it is observed for the first time.
 func TestHandover(t *testing.T) {
-	f, began := newHandoverFollower("js", 1), time.Now()
+	f := newFollower(1)
 	pod := &corev1.Pod{ObjectMeta: named("js-r1-0")}
 	pod.Labels = map[string]string{jobset.JobSetNameKey: "js", jobset.ReplicatedJobNameKey: "r1"}
-	js := &jobsetapi.JobSet{ObjectMeta: named("js")}
-	js.Status.TerminalState = string(jobset.JobSetCompleted)
-	other := &jobsetapi.JobSet{ObjectMeta: named("other"), Status: js.Status}
 	for i, object := range []client.Object{
-		other, released(heldJob("r0")), gated(openWorkload("r1")), completed(heldJob("r0")), openWorkload("r1"), heldJob("r1"), admitted(openWorkload("r1")),
-		released(heldJob("r1")), pod, completed(heldJob("r0")), completed(heldJob("r1")), pod, js,
+		released(heldJob("r0")), gated(openWorkload("r1")), completed(heldJob("r0")), openWorkload("r1"), heldJob("r1"), admitted(openWorkload("r1")),
+		released(heldJob("r1")), pod, completed(heldJob("r0")), completed(heldJob("r1")), pod,
 	} {
-		if over := isClosed(f.done); over {
-			t.Fatalf("the follower is done before event %d", i)
-		}
-		f.see(watch.Event{Type: watch.Modified, Object: object}, began.Add(time.Duration(i)*time.Second))
+		f.see(watch.Event{Type: watch.Modified, Object: object}, f.began.Add(time.Duration(i+1)*time.Second))
 	}
-	if !isClosed(f.done) {
-		t.Error("the follower is not done after the end of the only JobSet")
+	var h handoverRun
+	if err := h.measure(f); err != nil || h.handovers != 1 {
+		t.Errorf("%d handovers, %v", h.handovers, err)
 	}
-	want := []handover{{opened: time.Second, created: 2 * time.Second, admitted: 3 * time.Second, released: 4 * time.Second, pod: 5 * time.Second}}
-	if diff := cmp.Diff(want, f.handovers(), cmp.AllowUnexported(handover{})); diff != "" {
+	want := map[string][]time.Duration{
+		"stage-open": {time.Second}, "job-created": {2 * time.Second}, "admitted": {3 * time.Second}, "released": {4 * time.Second}, "pod": {5 * time.Second},
+	}
+	if diff := cmp.Diff(want, h.parts); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-}
-
-func isClosed(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}
-
-// A JobSet that fails makes the benchmark fail.
-func TestHandoverOfFailedJobSet(t *testing.T) {
-	f := newHandoverFollower("js", 2)
 	js := &jobsetapi.JobSet{ObjectMeta: named("js")}
 	js.Status.TerminalState = string(jobset.JobSetFailed)
-	f.see(watch.Event{Type: watch.Modified, Object: js}, time.Now())
-	if len(f.failed) == 0 {
+	f.see(watch.Event{Type: watch.Modified, Object: js}, f.began)
+	if h.measure(f) == nil {
 		t.Error("a JobSet has failed without an error")
 	}
 }
 
 func TestHandoverFigures(t *testing.T) {
-	queued := &handoverRun{name: "queued", handover: []handover{
-		{opened: 5 * time.Millisecond, released: 30 * time.Millisecond}, {opened: 7 * time.Millisecond, released: 90 * time.Millisecond},
-	}, requests: requestCounts{{"tranche", "jobs", "patch"}: 4, {"tranche", "workloads", "patch"}: 8}}
-	stock := &handoverRun{name: "stock", handover: []handover{{released: 10 * time.Millisecond}, {released: 30 * time.Millisecond}}}
+	ms := time.Millisecond
+	queued := &handoverRun{
+		name: "queued", handovers: 2, parts: map[string][]time.Duration{"stage-open": {5 * ms, 7 * ms}, "released": {30 * ms, 90 * ms}},
+		requests: counts{"tranche/jobs/patch": 4, "tranche/workloads/patch": 8},
+	}
+	stock := &handoverRun{name: "stock", handovers: 2, parts: map[string][]time.Duration{"released": {10 * ms, 30 * ms}}}
 	got := map[string]float64{}
 	for _, f := range handoverFigures(queued, stock, 1) {
 		if f.value != 0 {
@@ -125,7 +110,7 @@ func TestHandoverFigures(t *testing.T) {
 
 // What was counted in a part of the ten minutes is as much more in all of them.
 func TestHeldFigures(t *testing.T) {
-	requests := requestCounts{{"jobset", "jobs", "update"}: 2000, {"jobset", "jobs/status", "update"}: 7, {"tranche", "jobs", "update"}: 7}
+	requests := counts{"jobset/jobs/update": 2000, "jobset/jobs/status/update": 7, "tranche/jobs/update": 7}
 	got := map[string]float64{}
 	for _, f := range heldFigures(requests, 5*time.Minute, 30*time.Second) {
 		got[f.name] = f.value
@@ -149,7 +134,7 @@ func TestCountRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := requestCounts{{"job", "jobs/status", "patch"}: 1, {"job", "pods", "create"}: 1}
+	want := counts{"job/jobs/status/patch": 1, "job/pods/create": 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

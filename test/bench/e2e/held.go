@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -20,10 +18,6 @@ import (
 	samples "github.com/tranche-dev/tranche/test/sample"
 )
 
-// heldShape is the name of the benchmark of what Jobs cost that are held while their stage waits for quota. The JobSet controller tries to resume each of them
-// whenever it reconciles their JobSet, and an admission policy turns that into a write that changes nothing.
-const heldShape = "held"
-
 const (
 	// heldJobSets is how many JobSets there are whose second stage waits, and heldReplicas how many Jobs that has.
 	heldJobSets  = 10
@@ -33,19 +27,12 @@ const (
 	passRunTime = 5 * time.Second
 )
 
-// measureHeld lets Jobs wait, and counts the requests about them.
-func measureHeld(ctx context.Context, o *options) ([]figure, error) {
-	policy, err := writeAuditPolicy()
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(filepath.Dir(policy)) //nolint:errcheck // it is in the directory of temporary files
+// measureHeld lets Jobs wait for quota, and counts the requests about them. The JobSet controller tries to resume each of them whenever it reconciles their JobSet,
+// and an admission policy turns that into a write that changes nothing.
+func measureHeld(ctx context.Context, o *options) (figures []figure, err error) {
 	// For the launchers, the workers of one JobSet, and what passes.
 	quota := fmt.Sprint(heldJobSets + 1 + heldReplicas + 2)
-	s := &site{name: heldShape, auditPolicy: policy, queues: cpuQueues(quota), nodes: []controlplane.NodePool{
-		{Name: "cpu", Count: 4, Allocatable: samples.Amounts("cpu", "64", "memory", "256Gi")},
-	}}
-	var figures []figure
+	s := &site{name: heldShape, isAudited: true, queues: cpuQueues(quota), nodes: cpuNodes(4)}
 	err = s.run(ctx, o, func(ctx context.Context, r *run) (err error) {
 		figures, err = holdJobs(ctx, r, o.heldFor)
 		return err
@@ -56,23 +43,22 @@ func measureHeld(ctx context.Context, o *options) ([]figure, error) {
 // holdJobs submits the JobSets, waits until all Jobs are held, and observes them for some time.
 func holdJobs(ctx context.Context, r *run, heldFor time.Duration) ([]figure, error) {
 	for i := range heldJobSets + 1 { // the quota of the workers is that of the first
-		if err := r.world.Admin.Create(ctx, heldJobSet(i)); err != nil {
-			return nil, fmt.Errorf("submit a JobSet: %w", err)
+		if err := r.submit(ctx, heldJobSet(i)); err != nil {
+			return nil, err
 		}
 	}
 	if err := awaitHeld(ctx, r.world.Admin); err != nil {
 		return nil, err
 	}
-	server := r.world.Plane.PID(controlplane.APIServer)
-	before, err := readUsage(server)
+	before, err := readUsage(r.apiserver)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
 	for i := 0; time.Since(began) < heldFor; i++ {
-		passing := queuedOf(chain{"depends-on", 1, 1}.jobSet(fmt.Sprintf("passing-%03d", i), passRunTime))
-		if err := r.world.Admin.Create(ctx, passing); err != nil {
-			return nil, fmt.Errorf("submit JobSet %s: %w", passing.Name, err)
+		passing := queuedOf(chain{"depends-on", 1}.jobSet(fmt.Sprintf("passing-%03d", i), passRunTime))
+		if err := r.submit(ctx, passing); err != nil {
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
@@ -80,7 +66,7 @@ func holdJobs(ctx context.Context, r *run, heldFor time.Duration) ([]figure, err
 		case <-time.After(passEvery):
 		}
 	}
-	after, err := readUsage(server)
+	after, err := readUsage(r.apiserver)
 	if err != nil {
 		return nil, err
 	}
@@ -125,11 +111,11 @@ func awaitHeld(ctx context.Context, admin client.Client) error {
 
 // heldFigures reports how often each held Job was to be resumed in ten minutes, with the few times for Jobs that passed, and all requests that were counted, for
 // each JobSet that waited.
-func heldFigures(requests requestCounts, heldFor time.Duration, server time.Duration) []figure {
+func heldFigures(requests counts, heldFor time.Duration, server time.Duration) []figure {
 	inTenMinutes := float64(10*time.Minute) / float64(heldFor)
-	resumes := requests[requestKey{"jobset", "jobs", "update"}] + requests[requestKey{"jobset", "jobs", "patch"}]
+	resumes := requests["jobset/jobs/update"] + requests["jobset/jobs/patch"]
 	figures := []figure{
-		{name: "resumes", value: inTenMinutes * float64(resumes) / (heldJobSets * heldReplicas), unit: "n/job", note: "in ten minutes"},
+		{name: "resumes", value: inTenMinutes * resumes / (heldJobSets * heldReplicas), unit: "n/job", note: "in ten minutes"},
 		{name: "apiserver/cpu", value: inTenMinutes * server.Seconds(), unit: "s", note: "in ten minutes"},
 	}
 	return append(figures, requests.figures("all", heldJobSets, "n/jobset")...)

@@ -1,10 +1,5 @@
 // Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the same
-// run the rate of the machine without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged JobSets
-// twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and without the
-// admission policies. The shape "stages" times the stages of long JobSets with a queue and without. The shape "handover" times what lies between two
-// stages of many JobSets with a queue and without, and counts the requests, and "held" counts those about Jobs that are held. The shape "mixed" runs JobSets of all sizes and
-// compares the run with its replay in the simulator. The shape "verbs" times the verbs that answer questions about a large cluster, and "start" managers
-// that start in one.
+// run the rate of the machine without a manager, and compares the figures with bounds.yaml. docs/benchmarks.md describes the shapes.
 package main
 
 import (
@@ -36,7 +31,6 @@ type options struct {
 	peers   bool
 	count   int
 	atOnce  bool
-	lives   int
 	workDir string
 	// workloads is how many there are in the cluster that verbs answer about.
 	workloads int
@@ -56,11 +50,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, stages for long JobSets, handover for the time between stages of many, held for Jobs that are held, mixed for a run that is compared with the simulator, verbs for answers about a large cluster, or start for managers that start in one; separated by commas")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged, guards, stages, handover, held, mixed, verbs or start; separated by commas")
 	flag.BoolVar(&o.peers, "peers", false, "run shapes of files with Kueue's manager as well, and compare")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
-	flag.IntVar(&o.lives, "lives", 600, "how many quota Workloads to create, admit and finish to learn what the machine can do, before and again after")
 	flag.StringVar(&o.workDir, "work-dir", "", "keep logs and data of the control plane in this directory")
 	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up on a run that takes longer")
 	flag.IntVar(&o.workloads, "workloads", 100_000, "verbs and start: how many quota Workloads the cluster has, 100 in each ClusterQueue")
@@ -68,7 +61,7 @@ func main() {
 	flag.IntVar(&o.jobSets, "jobsets", 24, "staged: how many JobSets there are")
 	flag.StringVar(&o.out, "out", "bin/comparison", "staged: write the measurements to this path with .json, and the plot with .svg")
 	flag.IntVar(&o.inFlight, "in-flight", 100, "handover: how many JobSets run at the same time")
-	flag.DurationVar(&o.stageTime, "stage-time", 20*time.Second, "handover: how long each of their stages runs")
+	flag.DurationVar(&o.stageTime, "stage-time", time.Minute, "handover: how long each of their stages runs")
 	flag.DurationVar(&o.heldFor, "held-for", 10*time.Minute, "held: how long the requests about held Jobs are counted")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
@@ -114,7 +107,18 @@ func benchmark(ctx context.Context, o *options) ([]string, error) {
 	return exceeded, nil
 }
 
-// namedShapes are those without a file.
+// The shapes without a file.
+const (
+	comparisonShape = "staged" // whole and staged admission of the same JobSets
+	guardsShape     = "guards" // writes with the admission policies and without
+	stagesShape     = "stages" // long JobSets with a queue and without
+	handoverShape   = "handover"
+	heldShape       = "held"
+	mixedShape      = "mixed"
+	verbsShape      = "verbs"
+	startShape      = "start"
+)
+
 var namedShapes = map[string]func(context.Context, *options) ([]figure, error){
 	comparisonShape: compareOnce, guardsShape: measureGuards, stagesShape: measureStages, handoverShape: measureHandover, heldShape: measureHeld,
 	mixedShape: measureMixed, verbsShape: measureVerbs, startShape: measureStart,

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,12 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/test/bench/mixed"
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
-
-// mixedShape is the name under which a run of the scaled shape mixed is compared with its replay on virtual time.
-const mixedShape = "mixed"
 
 // measureMixed runs the JobSets once on a control plane, and then in the simulator.
 func measureMixed(ctx context.Context, o *options) ([]figure, error) {
@@ -27,7 +25,7 @@ func measureMixed(ctx context.Context, o *options) ([]figure, error) {
 	submissions := shape.Draw(o.seed)
 	fmt.Fprintf(os.Stderr, "bench-e2e: running %d JobSets of the shape mixed ...\n", len(submissions))
 	ran := &mixedRun{shape: shape, submissions: submissions}
-	s := &site{name: mixedShape, nodes: mixedNodes(shape), queues: mixedQueues(shape)}
+	s := &site{name: mixedShape, nodes: mixedNodes(shape), queues: objectsOf(shape.Queues())}
 	if err := s.run(ctx, o, func(ctx context.Context, r *run) error { return ran.play(ctx, r, o) }); err != nil {
 		return nil, fmt.Errorf("run JobSets of the shape mixed: %w", err)
 	}
@@ -41,9 +39,8 @@ func mixedNodes(shape *mixed.Shape) []controlplane.NodePool {
 	return []controlplane.NodePool{{Name: "gpu", Count: int(shape.Quota()), Allocatable: resources}}
 }
 
-// mixedQueues are the objects of the tenants, in the order of creation.
-func mixedQueues(shape *mixed.Shape) []client.Object {
-	s := shape.Queues()
+// objectsOf returns the queues of a snapshot, in the order of creation.
+func objectsOf(s *snapshot.Snapshot) []client.Object {
 	var all []client.Object
 	for _, o := range s.ResourceFlavors {
 		all = append(all, o)
@@ -68,29 +65,16 @@ func (m *mixedRun) play(ctx context.Context, r *run, o *options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := newFollower(len(m.submissions))
-	if err := f.follow(ctx, r.world.Admin); err != nil {
-		return err
-	}
-	due := make([]time.Duration, len(m.submissions))
-	for i := range m.submissions {
-		due[i] = m.submissions[i].After
-	}
-	err := o.whenDue(ctx, due, func(i int) error {
-		if err := r.world.Admin.Create(ctx, fated(&m.submissions[i])); err != nil {
-			return fmt.Errorf("submit JobSet %s: %w", m.submissions[i].JobSet.Name, err)
-		}
-		return nil
-	})
-	if err == nil {
-		err = f.wait(ctx)
-	}
+	err := f.play(ctx, r, o, m.submissions, func(s *mixed.Submission) error { return r.submit(ctx, fated(s)) })
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m.problems = slices.Clone(f.problems)
-	for _, st := range f.stages {
-		m.stages = append(m.stages, *st)
-	}
+	m.problems, m.stages = slices.Clone(f.problems), maps.Clone(f.stages)
 	return err
+}
+
+// submit creates a JobSet.
+func (r *run) submit(ctx context.Context, js *jobsetapi.JobSet) error {
+	return createAll(ctx, r.world.Admin, []client.Object{js})
 }
 
 // fated returns the JobSet of a submission, with annotations that let the fake nodes run its pods as long as it says.

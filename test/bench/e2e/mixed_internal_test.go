@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -38,11 +37,11 @@ func TestStageTimes(t *testing.T) {
 		f.see(watch.Event{Type: watch.Modified, Object: w}, f.began.Add(time.Duration(i)*time.Second))
 		f.see(watch.Event{Type: watch.Modified, Object: holding("js", 1)}, f.began)
 	}
-	want := map[types.UID]*stageTimes{w.UID: {
-		jobSet: types.NamespacedName{Namespace: "team", Name: "js"}, stage: "train", opened: 2 * time.Second, reserved: 3 * time.Second, ready: 5 * time.Second,
+	want := map[stageKey]stageTimes{{types.NamespacedName{Namespace: "team", Name: "js"}, "train"}: {
+		opened: 2 * time.Second, reserved: 3 * time.Second, ready: 5 * time.Second,
 		finished: 6 * time.Second,
 	}}
-	if diff := cmp.Diff(want, f.stages, cmp.AllowUnexported(stageTimes{})); diff != "" {
+	if diff := cmp.Diff(want, f.stages, cmp.AllowUnexported(stageTimes{}, stageKey{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -50,7 +49,7 @@ func TestStageTimes(t *testing.T) {
 // simulatedRun returns a run of the scaled shape as it would be observed if each stage took these latencies, and nothing else differed from the simulator.
 func simulatedRun(t *testing.T, added latencies) *mixedRun {
 	t.Helper()
-	m := &mixedRun{shape: mixed.Scaled()}
+	m := &mixedRun{shape: mixed.Scaled(), stages: map[stageKey]stageTimes{}}
 	m.submissions = m.shape.Draw(1)
 	of, spans, first := map[stageKey]latencies{}, map[types.NamespacedName]span{}, map[stageKey]time.Duration{}
 	for i := range m.submissions {
@@ -74,14 +73,15 @@ func simulatedRun(t *testing.T, added latencies) *mixedRun {
 	after := func(at time.Time) time.Duration { return at.Sub(begin) / scale }
 	for _, r := range o.Results {
 		for _, e := range r.Executions {
-			st := stageTimes{jobSet: r.Key(), stage: e.ReplicatedJob, opened: after(e.Started), reserved: after(e.Started) + added.decide, ready: after(e.Ready), finished: after(e.Ended)}
-			if at, isFirst := first[stageKey{r.Key(), e.ReplicatedJob}]; isFirst {
+			key := stageKey{r.Key(), e.ReplicatedJob}
+			st := stageTimes{opened: after(e.Started), reserved: after(e.Started) + added.decide, ready: after(e.Ready), finished: after(e.Ended)}
+			if at, isFirst := first[key]; isFirst {
 				st.opened = at
 			}
-			if st.stage == mixed.Workers {
-				st.opened = m.stages[len(m.stages)-1].ready // of the leader
+			if key.stage == mixed.Workers {
+				st.opened = m.stages[stageKey{r.Key(), mixed.Leader}].ready
 			}
-			m.stages = append(m.stages, st)
+			m.stages[key] = st
 		}
 	}
 	return m
@@ -91,12 +91,12 @@ func simulatedRun(t *testing.T, added latencies) *mixedRun {
 func TestObserved(t *testing.T) {
 	js := types.NamespacedName{Namespace: "team", Name: "js"}
 	l, w := stageKey{js, mixed.Leader}, stageKey{js, mixed.Workers}
-	times := map[stageKey]stageTimes{l: {opened: 1, reserved: 2, ready: 3, finished: 9}, w: {opened: 4, reserved: 5, ready: 6, finished: 7}}
-	if got, want := observed(times, l), (stageTimes{opened: 1, reserved: 2, ready: 4, finished: 9}); got != want {
+	m := &mixedRun{stages: map[stageKey]stageTimes{l: {opened: 1, reserved: 2, ready: 3, finished: 9}, w: {opened: 4, reserved: 5, ready: 6, finished: 7}}}
+	if got, want := m.observed(l), (stageTimes{opened: 1, reserved: 2, ready: 4, finished: 9}); got != want {
 		t.Errorf("leader: %+v, want %+v", got, want)
 	}
-	if got := observed(times, w); got != times[w] {
-		t.Errorf("workers: %+v, want %+v", got, times[w])
+	if got := m.observed(w); got != m.stages[w] {
+		t.Errorf("workers: %+v, want %+v", got, m.stages[w])
 	}
 }
 
@@ -126,43 +126,54 @@ func TestMixedFigures(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	// The workers of a leader are opened late, and it is deleted late.
-	i := slices.IndexFunc(m.stages, func(st stageTimes) bool { return st.stage == mixed.Workers })
-	js, finished := m.stages[i].jobSet, m.stages[i].finished
-	m.stages[i].opened += time.Second
-	m.stages[i-1].finished += time.Second
-	if of, _ := m.latencies(); of[stageKey{js, mixed.Leader}].start != 1800*time.Millisecond || m.spans()[js].finished != finished {
-		t.Errorf("the latencies of the leader are %v, its JobSet takes until %s", of[stageKey{js, mixed.Leader}], m.spans()[js].finished)
-	}
-	m.stages[i].opened -= time.Second
-	shift := func(by time.Duration) {
-		for i := range m.stages {
-			if m.stages[i].stage != mixed.Leader {
-				m.stages[i].ready += by
+	change := func(keys func(stageKey) bool, change func(*stageTimes)) {
+		for key, st := range m.stages {
+			if keys(key) {
+				change(&st)
+				m.stages[key] = st
 			}
 		}
 	}
-	shift(400 * time.Millisecond)
-	if late := values(); late["makespan/difference"] != 0 || late["wait/difference"] != 0 || late["latency/end"] >= 0 {
-		t.Errorf("readiness that is observed late changes more than the latencies: %v", late)
+	// The workers of a leader are opened late, and it is deleted late.
+	var leader stageKey
+	for key := range m.stages {
+		if key.stage == mixed.Leader {
+			leader = key
+		}
 	}
-	shift(-400 * time.Millisecond)
-	m.stages[0].ready = 0
-	if unobserved := values(); unobserved["makespan/difference"] != 0 || unobserved["latency/start"] != 0.8 {
-		t.Errorf("a time that was not observed does not count as the mean: %v", unobserved)
+	workers := stageKey{leader.jobSet, mixed.Workers}
+	shift := func(by time.Duration) {
+		change(func(key stageKey) bool { return key == workers }, func(st *stageTimes) { st.opened += by })
+		change(func(key stageKey) bool { return key == leader }, func(st *stageTimes) { st.finished += by })
+	}
+	shift(time.Second)
+	if of, _ := m.latencies(); of[leader].start != 1800*time.Millisecond || m.spans()[leader.jobSet].finished != m.stages[workers].finished {
+		t.Errorf("the latencies of the leader are %v, its JobSet takes until %s", of[leader], m.spans()[leader.jobSet].finished)
+	}
+	shift(-time.Second)
+	late := func(by time.Duration) {
+		change(func(key stageKey) bool { return key.stage != mixed.Leader }, func(st *stageTimes) { st.ready += by })
+	}
+	late(400 * time.Millisecond)
+	if got := values(); got["makespan/difference"] != 0 || got["wait/difference"] != 0 || got["latency/end"] >= 0 {
+		t.Errorf("readiness that is observed late changes more than the latencies: %v", got)
+	}
+	late(-400 * time.Millisecond)
+	change(func(key stageKey) bool { return key == leader }, func(st *stageTimes) { st.ready = 0 })
+	if got := values(); got["makespan/difference"] != 0 || got["latency/start"] != 0.8 {
+		t.Errorf("a time that was not observed does not count as the mean: %v", got)
 	}
 	m.problems = []error{errors.New("the watch has ended")}
-	for i := range m.stages {
-		// The last stages of all JobSets release their quota, and all that follows begins, later than in the simulator.
-		st := &m.stages[i]
+	// The last stages of all JobSets release their quota, and all that follows begins, later than in the simulator.
+	change(func(stageKey) bool { return true }, func(st *stageTimes) {
 		st.reserved += st.reserved / 5
 		st.ready += st.reserved / 6
 		st.finished += st.reserved / 6
-	}
+	})
 	if slow := values(); slow["makespan/difference"] < 10 || slow["wait/difference"] < 10 || slow["problems"] != 1 {
 		t.Errorf("a slow run: %v", slow)
 	}
-	m.stages = m.stages[1:]
+	delete(m.stages, workers)
 	if _, err := m.figures(); err == nil {
 		t.Error("a stage that was not observed is no error")
 	}
@@ -186,7 +197,7 @@ func TestMixedObjects(t *testing.T) {
 			t.Errorf("JobSet %s has the UID %q", js.Name, js.UID)
 		}
 	}
-	objects := mixedQueues(shape)
+	objects := objectsOf(shape.Queues())
 	if len(objects) != 2+3*len(shape.Tenants) {
 		t.Errorf("%d objects", len(objects))
 	}

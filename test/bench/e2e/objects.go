@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
+	samples "github.com/tranche-dev/tranche/test/sample"
 )
 
 const (
@@ -24,8 +24,8 @@ func queueName(queue int) string { return fmt.Sprintf("cq-%04d", queue) }
 
 func localQueueName(index int) string { return fmt.Sprintf("lq-%03d", index) }
 
-// createQueues creates the queues and flavors, which do not change. The ClusterQueues get some finalizers.
-func createQueues(ctx context.Context, c client.Client, s *shape.Shape, finalizers ...string) error {
+// queuesOf returns the queues and flavors, in the order of creation. The ClusterQueues have some finalizers.
+func queuesOf(s *shape.Shape, finalizers ...string) []client.Object {
 	objects := []client.Object{&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavorName}}}
 	for queue := range s.Queues() {
 		name := queueName(queue)
@@ -39,12 +39,7 @@ func createQueues(ctx context.Context, c client.Client, s *shape.Shape, finalize
 			})
 		}
 	}
-	for _, object := range objects {
-		if err := c.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
+	return objects
 }
 
 func clusterQueue(s *shape.Shape, queue int) *kueue.ClusterQueue {
@@ -54,15 +49,9 @@ func clusterQueue(s *shape.Shape, queue int) *kueue.ClusterQueue {
 	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{
 		ReclaimWithinCohort: s.Queue.ReclaimWithinCohort, WithinClusterQueue: s.Queue.WithinClusterQueue,
 	}
-	if s.Cohorts > 0 {
-		cq.Spec.CohortName = kueue.CohortReference(fmt.Sprintf("cohort-%d", s.Tree(queue)))
-	}
-	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-		Flavors: []kueue.FlavorQuotas{{Name: flavorName, Resources: []kueue.ResourceQuota{{
-			Name: corev1.ResourceCPU, NominalQuota: s.Queue.NominalCPU, BorrowingLimit: s.Queue.BorrowingLimitCPU,
-		}}}},
-	}}
+	cq.Spec.CohortName = kueue.CohortReference(fmt.Sprintf("cohort-%d", s.Tree(queue)))
+	cq.Spec.ResourceGroups = []kueue.ResourceGroup{samples.ResourceGroup(corev1.ResourceCPU, flavorName, s.Queue.NominalCPU.String())}
+	cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = &s.Queue.BorrowingLimitCPU
 	return cq
 }
 

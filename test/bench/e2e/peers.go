@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -70,42 +69,37 @@ func comparePeers(ctx context.Context, s *shape.Shape, o *options) ([]figure, er
 
 // measure runs a shape with this manager alone. The rate of the machine without a manager is not measured: Kueue's webhooks refuse all writes while it does
 // not run.
-func (p *peer) measure(ctx context.Context, s *shape.Shape, o *options) (*results, error) {
-	return onControlPlane(ctx, s, o, p.kueue, func(ctx context.Context, r *run) (found *results, err error) {
-		found = &results{driver: newDriver(r.api, r.shape)}
+func (p *peer) measure(ctx context.Context, s *shape.Shape, o *options) (found *results, err error) {
+	err = (&site{queues: queuesOf(s), kueue: p.kueue}).open(ctx, o, func(r *run) error {
+		r.shape = s
+		found = &results{driver: newDriver(r.api, s)}
 		following, cancel := context.WithCancel(ctx)
 		defer cancel()
 		if err := found.driver.follow(following, r.world.Admin); err != nil {
-			return nil, err
+			return err
 		}
 		if p.kueue == nil {
 			manager, err := r.startManager(ctx)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			defer manager.Stop() //nolint:errcheck // the control plane ends with it
-			return found, r.drive(ctx, found, o.timeout)
+			return r.drive(ctx, found, o.timeout)
 		}
 		// Kueue leaves the reservation of an evicted quota Workload to the controller of its job, which reacts at once.
-		found.driver.grace = 0
-		r.manager = r.world.Plane.PID(controlplane.Kueue)
+		found.driver.grace, r.manager = 0, r.world.Plane.PID(controlplane.Kueue)
 		if err := r.awaitPrepared(ctx); err != nil {
-			return nil, err
+			return err
 		}
-		return found, r.drive(ctx, found, o.timeout)
+		return r.drive(ctx, found, o.timeout)
 	})
+	return found, err
 }
 
 // peerFigures are those that every peer has.
 func peerFigures(s *shape.Shape, found *results) []figure {
 	figures := append([]figure{seconds("wall", found.wall)}, service(s, found)...)
-	writes := found.after.received.since(found.before.received)
-	admissions := float64(max(found.driver.books.Admissions(), 1))
-	figures = append(figures, figure{name: "writes", value: writes.total() / admissions, unit: "n/admission"})
-	for _, request := range slices.Sorted(maps.Keys(writes)) {
-		figures = append(figures, figure{name: "writes/" + request, value: writes[request] / admissions, unit: "n/admission"})
-	}
-	return append(figures, costs(found)...)
+	return append(append(figures, writes(found)...), costs(found)...)
 }
 
 // valuesOf returns the values of a figure in all runs of a side, in ascending order. A request that a run has not seen is 0.
@@ -122,10 +116,10 @@ func (s *side) valuesOf(name string) []float64 {
 	return values
 }
 
-// median is the middle value of a figure, the lower of two.
+// median is the middle value of a figure, or the mean of the two in the middle.
 func (s *side) median(name string) float64 {
 	values := s.valuesOf(name)
-	return values[(len(values)-1)/2]
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 // peersTable renders the figures of all sides as a table in Markdown: the median, and where there are several runs the least and the largest.
@@ -151,19 +145,13 @@ func peersTable(sides []side) string {
 	return out.String()
 }
 
-// allFigures has each figure of any run once. One that only some runs have follows the one before it there.
+// allFigures has each figure of any run once.
 func allFigures(sides []side) []figure {
 	var all []figure
 	for i := range sides {
-		for _, run := range sides[i].runs {
-			next := 0
-			for _, f := range run {
-				if at := slices.IndexFunc(all, func(known figure) bool { return known.name == f.name }); at >= 0 {
-					next = at + 1
-					continue
-				}
-				all = slices.Insert(all, next, f)
-				next++
+		for _, f := range slices.Concat(sides[i].runs...) {
+			if !slices.ContainsFunc(all, func(known figure) bool { return known.name == f.name }) {
+				all = append(all, f)
 			}
 		}
 	}

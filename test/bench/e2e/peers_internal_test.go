@@ -21,10 +21,10 @@ func twoPeers() []side {
 func TestPeersTable(t *testing.T) {
 	const want = `| figure | unit | Tranche | Kueue |
 |---|---|---|---|
-| wall | s | 3 (3 to 4) | 6 (6 to 8) |
-| writes/POST events | n/admission | 0 (0 to 0) | 0 (0 to 2) |
-| violations |  | 1 (1 to 2) | 0 (0 to 0) |
-| manager/cpu | s | 1 (1 to 2) | 4 (4 to 8) |
+| wall | s | 3.5 (3 to 4) | 7 (6 to 8) |
+| violations |  | 1.5 (1 to 2) | 0 (0 to 0) |
+| manager/cpu | s | 1.5 (1 to 2) | 6 (4 to 8) |
+| writes/POST events | n/admission | 0 (0 to 0) | 1 (0 to 2) |
 `
 	if diff := cmp.Diff(want, peersTable(twoPeers())); diff != "" {
 		t.Errorf("peersTable(): -want +got\n%s", diff)

@@ -31,6 +31,24 @@ func millis(name string, d time.Duration) figure {
 	return figure{name: name, value: float64(d) / float64(time.Millisecond), unit: "ms"}
 }
 
+// ratio returns a figure as a multiple of another one.
+func ratio(name string, value, base float64, note string) figure {
+	return figure{name: name, value: value / base, unit: "x", note: note}
+}
+
+func count(name string, n int, note string) figure {
+	return figure{name: name, value: float64(n), unit: "n", note: note}
+}
+
+// problems counts errors, and names some of them.
+func problems(errs []error) figure {
+	f := count("problems", len(errs), "")
+	for _, err := range errs[:min(len(errs), 5)] {
+		f.note += err.Error() + "; "
+	}
+	return f
+}
+
 func mebibytes(name string, bytes int64) figure {
 	return figure{name: name, value: float64(bytes) / (1 << 20), unit: "MiB"}
 }
@@ -59,13 +77,13 @@ func bounding(s *shape.Shape, found *results) []figure {
 	return []figure{
 		seconds("wall", found.wall),
 		seconds("bound", bound),
-		{name: "ratio", value: float64(found.wall) / float64(bound), unit: "x", note: "wall by bound"},
+		ratio("ratio", float64(found.wall), float64(bound), "wall by bound"),
 		seconds("bound/quota", s.QuotaBound()), seconds("bound/arrival", s.ArrivalBound()), seconds("bound/machine", machine),
 		perLife, millis("life/apiserver-cpu", cpu), millis("life/cpu", all),
-		{
-			name: "ratio/cpu", value: float64(found.after.since(&found.before)) / float64(all*time.Duration(s.Lives())), unit: "x",
-			note: "processor time of all in the run, by that of as many lives without a manager",
-		},
+		ratio(
+			"ratio/cpu", float64(found.after.since(&found.before)), float64(all*time.Duration(s.Lives())),
+			"processor time of all in the run, by that of as many lives without a manager",
+		),
 	}
 }
 
@@ -87,27 +105,18 @@ func service(s *shape.Shape, found *results) []figure {
 			millis(name+"/mean", sum/time.Duration(max(len(latencies), 1))), millis(name+"/max", ledger.Quantile(latencies, 1)),
 		)
 	}
-	idle := d.books.Idle()
-	share := figure{name: "idle/share", value: 100 * idle.Share, unit: "%", note: "of the time quota lay idle for longer than " + idleGrace.String()}
-	violations := figure{name: "violations", value: float64(len(d.books.Violations())), unit: "n"}
-	violations.note = strings.Join(d.books.Violations()[:min(len(d.books.Violations()), 3)], "; ")
-	problems := figure{name: "problems", value: float64(len(d.problems)), unit: "n"}
-	for _, err := range d.problems[:min(len(d.problems), 5)] {
-		problems.note += err.Error() + "; "
-	}
+	violations := d.books.Violations
 	return append(
-		figures, share, millis("idle/longest", idle.Longest),
-		figure{name: "admissions", value: float64(d.books.Admissions()), unit: "n"},
-		figure{name: "evictions", value: float64(d.evictions), unit: "n"},
-		figure{name: "evictions/cleared-by-driver", value: float64(d.cleared), unit: "n"},
-		figure{name: "finish-conflicts", value: float64(d.conflicts), unit: "n"},
-		figure{name: "unfinished", value: float64(found.unfinished), unit: "n"}, violations, problems,
+		figures,
+		count("admissions", d.books.Admissions, ""), count("evictions", d.evictions, ""), count("evictions/cleared-by-driver", d.cleared, ""),
+		count("finish-conflicts", d.conflicts, ""), count("unfinished", found.unfinished, ""),
+		count("violations", len(violations), strings.Join(violations[:min(len(violations), 3)], "; ")), problems(d.problems),
 	)
 }
 
 // requests reports the requests of the manager for each admission.
 func requests(found *results) []figure {
-	admissions := float64(max(found.driver.books.Admissions(), 1))
+	admissions := float64(max(found.driver.books.Admissions, 1))
 	sent := found.after.sent.since(found.before.sent)
 	figures := []figure{{
 		name: "requests", value: sent.total() / admissions, unit: "n/admission", note: "sent by the manager, all kinds",
@@ -115,11 +124,15 @@ func requests(found *results) []figure {
 	for _, method := range slices.Sorted(maps.Keys(sent)) {
 		figures = append(figures, figure{name: "requests/" + method, value: sent[method] / admissions, unit: "n/admission"})
 	}
-	received := found.after.received.since(found.before.received).byResource()
-	for _, resource := range slices.Sorted(maps.Keys(received)) {
-		figures = append(figures, figure{
-			name: "writes/" + resource, value: received[resource] / admissions, unit: "n/admission", note: "received by the API server from others than the driver",
-		})
+	return append(figures, writes(found)...)
+}
+
+// writes reports what the API server has received from others than the driver, for each admission.
+func writes(found *results) []figure {
+	admissions, received := float64(max(found.driver.books.Admissions, 1)), found.after.received.since(found.before.received)
+	figures := []figure{{name: "writes", value: received.total() / admissions, unit: "n/admission"}}
+	for _, request := range slices.Sorted(maps.Keys(received)) {
+		figures = append(figures, figure{name: "writes/" + request, value: received[request] / admissions, unit: "n/admission"})
 	}
 	return figures
 }
@@ -127,7 +140,9 @@ func requests(found *results) []figure {
 // costs reports the resources that the processes have used.
 func costs(found *results) []figure {
 	before, after := &found.before, &found.after
-	late := found.driver.lag.sorted()
+	found.driver.mu.Lock()
+	late := slices.Sorted(slices.Values(found.driver.late))
+	found.driver.mu.Unlock()
 	return []figure{
 		seconds("manager/cpu", after.manager.cpu-before.manager.cpu), mebibytes("manager/peak-rss", after.manager.peak),
 		seconds("apiserver/cpu", after.apiserver.cpu-before.apiserver.cpu), mebibytes("apiserver/peak-rss", after.apiserver.peak),

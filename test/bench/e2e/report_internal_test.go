@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,68 +13,45 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
 )
 
-func TestParseUsage(t *testing.T) {
-	const stat = "4242 (a (strange) name) S 1 2 3 4 5 6 7 8 9 10 150 50 13 14 15 16 17 18\n"
-	tests := map[string]struct {
-		stat, status string
-		want         usage
-		wantError    string
-	}{
-		"both":          {stat, "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n", usage{cpu: 2 * time.Second, resident: 1 << 20, peak: 2 << 20}, ""},
-		"no peak":       {stat, "Name:\tx\n", usage{}, "VmHWM"},
-		"no memory now": {stat, "VmHWM: 1 kB\n", usage{}, "VmRSS"},
-		"short":         {"4242 (x) S 1", "VmHWM: 1 kB\n", usage{}, "fields"},
-		"no number":     {strings.Replace(stat, "150", "x", 1), "VmHWM: 1 kB\n", usage{}, "parse stat"},
-		"no memory":     {stat, "VmHWM: x kB\n", usage{}, "parse status"},
-		"only stats":    {stat, "", usage{}, "VmHWM"},
+// Processor time and memory are those of this process and of this machine.
+func TestUsage(t *testing.T) {
+	u, err := readUsage(os.Getpid())
+	if err != nil || u.resident < 1<<20 || u.peak < u.resident {
+		t.Errorf("readUsage() = %+v, %v", u, err)
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseUsage(test.stat, test.status)
-			checkError(t, err, test.wantError)
-			if err == nil && got != test.want {
-				t.Errorf("parseUsage() = %v, want %v", got, test.want)
-			}
-		})
+	if spent, cores, err := busy(); err != nil || spent < u.cpu || cores < 1 {
+		t.Errorf("busy() = %s, %d, %v", spent, cores, err)
 	}
+	_, err = readUsage(-1)
+	checkError(t, err, "process -1")
 }
 
-func TestParseBusy(t *testing.T) {
-	spent, cores, err := parseBusy("cpu  100 1 20 9999 9999 0 3 4 0 0\ncpu0 50 1 10 9 9 0 3 4 0 0\ncpu1 50 0 10 9 9 0 0 0 0 0\nintr 1 2\n")
-	if want := 1280 * time.Millisecond; err != nil || spent != want || cores != 2 {
-		t.Errorf("parseBusy() = %s, %d, %v, want %s, 2", spent, cores, err, want)
-	}
-	_, _, err = parseBusy("intr 1 2\n")
-	checkError(t, err, "no processors")
-}
-
-func TestParseSamples(t *testing.T) {
-	const page = `# HELP requests_total x
-# TYPE requests_total counter
+func TestAddSamples(t *testing.T) {
+	const page = `# TYPE requests_total counter
 requests_total{code="200",method="GET"} 12
 requests_total{path="/a,b=\"}",method="PUT"} 1e+06
-requests_total_other{code="1"} 5
-requests_total 3
+# TYPE size gauge
+size 3
 `
 	tests := map[string]struct {
-		page      string
-		want      []sample
-		wantError string
+		page, metric string
+		want         map[string]float64
+		wantError    string
 	}{
-		"some": {page: page, want: []sample{
-			{map[string]string{"code": "200", "method": "GET"}, 12}, {map[string]string{"path": `/a,b="}`, "method": "PUT"}, 1e6},
-		}},
-		"none":      {page: "other{} 1\n"},
-		"no labels": {page: "requests_total{} 1\n", want: []sample{{map[string]string{}, 1}}},
-		"torn":      {page: `requests_total{code="200`, wantError: "label code"},
-		"no value":  {page: `requests_total{code="200"} x`, wantError: "requests_total"},
+		"counter": {page: page, metric: "requests_total", want: map[string]float64{"GET": 12, "PUT /a,b=\"}": 1e6}},
+		"gauge":   {page: page, metric: "size", want: map[string]float64{"": 3}},
+		"none":    {page: page, metric: "requests", want: map[string]float64{}},
+		"torn":    {page: `requests_total{code="200`, metric: "requests_total", wantError: "requests_total"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseSamples(strings.NewReader(test.page), "requests_total")
+			got := map[string]float64{}
+			err := addSamples([]byte(test.page), test.metric, func(labels map[string]string, value float64) {
+				got[strings.TrimSpace(labels["method"]+" "+labels["path"])] = value
+			})
 			checkError(t, err, test.wantError)
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(sample{})); err == nil && diff != "" {
-				t.Errorf("parseSamples(): -want +got\n%s", diff)
+			if diff := cmp.Diff(test.want, got); err == nil && diff != "" {
+				t.Errorf("-want +got\n%s", diff)
 			}
 		})
 	}
@@ -126,89 +103,33 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]struct{}{}
-	for _, f := range figuresOf(s, &results{driver: newDriver(nil, s), floors: make([]floor, 2), after: reading{cores: 1}}) {
-		known[f.name] = struct{}{}
-	}
-	ran := &results{driver: newDriver(nil, s), after: reading{cores: 1}}
-	for _, f := range peersRatios([]side{{peer: tranche, runs: [][]figure{peerFigures(s, ran)}}}) {
-		known[f.name] = struct{}{}
-	}
-	compared := map[string]struct{}{}
-	for _, f := range comparisonFigures(&findings{comparison: account.Comparison{Whole: &account.Run{}, Staged: &account.Run{}}}) {
-		compared[f.name] = struct{}{}
-	}
-	guarded := map[string]struct{}{}
+	var guarded, staged, asked []figure
 	for _, size := range guardsSizes {
-		for _, write := range []string{"create", "update"} {
-			for _, f := range guardsFigures(fmt.Sprintf("%s/%d", write, size), 1, 1) {
-				guarded[f.name] = struct{}{}
-			}
+		for _, write := range append(writesOfJobSets(nil, size), writesOfJobs(nil, nil)...) {
+			guarded = append(guarded, guardsFigures(write.name, 1, 1)...)
 		}
 	}
-	for _, write := range []string{"job/create", "job/release", "job/status", "pod/create", "pod/status"} {
-		for _, f := range guardsFigures(write, 1, 1) {
-			guarded[f.name] = struct{}{}
-		}
-	}
-	staged := map[string]struct{}{}
 	for _, c := range stagesChains {
-		for _, f := range c.figures(1, 1) {
-			staged[f.name] = struct{}{}
-		}
+		staged = append(staged, c.figures(1, 1)...)
 	}
-	handedOver := map[string]struct{}{}
-	ended := handoverRun{name: "queued", handover: []handover{{1, 1, 1, 1, 1}}, requests: requestCounts{{"tranche", "jobs", "patch"}: 1}}
-	for _, f := range handoverFigures(&ended, &ended, 1) {
-		handedOver[f.name] = struct{}{}
-	}
-	held := map[string]struct{}{}
-	for _, f := range heldFigures(ended.requests, time.Minute, time.Second) {
-		held[f.name] = struct{}{}
-	}
-	asked := map[string]struct{}{}
 	for _, q := range questions(backlog(1000), "", "") {
-		for _, f := range verbFigures(&q, 0, 0) {
-			asked[f.name] = struct{}{}
-		}
+		asked = append(asked, verbFigures(&q, 0, 0)...)
 	}
-	started := map[string]struct{}{}
-	for _, f := range new(startFound).figures() {
-		started[f.name] = struct{}{}
-	}
-	replayed := map[string]struct{}{}
 	mixedFigures, err := simulatedRun(t, latencies{}).figures()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range mixedFigures {
-		replayed[f.name] = struct{}{}
+	handed := handoverRun{name: "queued", parts: map[string][]time.Duration{"released": {1}}, requests: counts{"tranche/jobs/patch": 1}}
+	ran := &results{driver: newDriver(nil, s), floors: make([]floor, 2), after: reading{cores: 1}}
+	loaded := append(figuresOf(s, ran), peersRatios([]side{{peer: tranche, runs: [][]figure{peerFigures(s, ran)}}})...)
+	reported := map[string][]figure{
+		"": loaded, "baseline": loaded, guardsShape: guarded, stagesShape: staged, mixedShape: mixedFigures, verbsShape: asked,
+		comparisonShape: comparisonFigures(&findings{comparison: account.Comparison{Whole: &account.Run{}, Staged: &account.Run{}}}),
+		handoverShape:   handoverFigures(&handed, &handed, 1), heldShape: heldFigures(handed.requests, time.Minute, time.Second), startShape: new(startFound).figures(),
 	}
 	for _, bound := range b {
-		figures := known
-		switch bound.Shape {
-		case comparisonShape:
-			figures = compared
-		case guardsShape:
-			figures = guarded
-		case stagesShape:
-			figures = staged
-		case handoverShape:
-			figures = handedOver
-		case heldShape:
-			figures = held
-		case mixedShape:
-			figures = replayed
-		case verbsShape:
-			figures = asked
-		case startShape:
-			figures = started
-		}
-		if _, ok := figures[bound.Figure]; !ok {
-			t.Errorf("bound for %q, which is no figure", bound.Figure)
-		}
-		if _, _, err := load(&options{}, bound.Shape); bound.Shape != "" && err != nil {
-			t.Errorf("bound for shape %q: %v", bound.Shape, err)
+		if !slices.ContainsFunc(reported[bound.Shape], func(f figure) bool { return f.name == bound.Figure }) {
+			t.Errorf("bound for %q, which is no figure of %q", bound.Figure, bound.Shape)
 		}
 	}
 }
@@ -218,9 +139,9 @@ func TestLoadShape(t *testing.T) {
 	if err != nil || name != "baseline-at-once" || s.ArrivalBound() != s.Classes[2].Runs.Duration {
 		t.Errorf("loadShape() = %q with arrivals for %s, %v", name, s.ArrivalBound(), err)
 	}
-	_, name, err = loadShape(&options{}, "./shapes/alone-tenth.yaml")
-	if err != nil || name != "alone-tenth" {
-		t.Errorf("loadShape() = %q, %v, want alone-tenth", name, err)
+	_, name, err = loadShape(&options{}, "./shapes/baseline-tenth.yaml")
+	if err != nil || name != "baseline-tenth" {
+		t.Errorf("loadShape() = %q, %v, want baseline-tenth", name, err)
 	}
 	_, _, err = loadShape(&options{}, "nothing")
 	checkError(t, err, "nothing.yaml")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
-	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -56,48 +54,16 @@ type results struct {
 }
 
 // measure starts a control plane, runs the shape on it with Tranche's manager, and stops it.
-func measure(ctx context.Context, s *shape.Shape, o *options) ([]figure, error) {
-	found, err := onControlPlane(ctx, s, o, nil, func(ctx context.Context, r *run) (*results, error) { return r.play(ctx, o) })
-	if err != nil {
-		return nil, err
-	}
-	return figuresOf(s, found), nil
-}
-
-// onControlPlane calls a function with a control plane that has the queues of the shape, and Kueue's manager if there are options for it.
-func onControlPlane(
-	ctx context.Context, s *shape.Shape, o *options, kueue *controlplane.KueueOptions, play func(context.Context, *run) (*results, error),
-) (_ *results, err error) {
-	w, err := testenv.Start(ctx, controlplane.Config{
-		WorkDir: o.workDir,
-		Kueue:   kueue,
-		// Nothing here has pods. The JobSet controller stays, because its webhooks are needed to install Tranche.
-		Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
+func measure(ctx context.Context, s *shape.Shape, o *options) (figures []figure, err error) {
+	err = (&site{queues: queuesOf(s)}).open(ctx, o, func(r *run) error {
+		r.shape = s
+		found, err := r.play(ctx, o)
+		if err == nil {
+			figures = figuresOf(s, found)
+		}
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Stop()) }()
-	r := &run{world: w, shape: s, apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)}
-	if err := r.connect(); err != nil {
-		return nil, err
-	}
-	if err := createQueues(ctx, w.Admin, s); err != nil {
-		return nil, err
-	}
-	return play(ctx, r)
-}
-
-func (r *run) connect() error {
-	scheme, err := testenv.Scheme()
-	if err != nil {
-		return err
-	}
-	if r.api, err = newAPI(r.world.Plane.AdminConfig(), scheme); err != nil {
-		return err
-	}
-	r.metrics = r.api.clients[0]
-	return nil
+	return figures, err
 }
 
 // play measures the rate of the machine without a manager, then with the manager, then without it again, because other load on the machine
@@ -109,7 +75,7 @@ func (r *run) play(ctx context.Context, o *options) (*results, error) {
 	if err := found.driver.follow(following, r.world.Admin); err != nil {
 		return nil, err
 	}
-	if err := r.addFloor(ctx, found, o.lives); err != nil {
+	if err := r.addFloor(ctx, found); err != nil {
 		return nil, err
 	}
 	manager, err := r.startManager(ctx)
@@ -120,40 +86,43 @@ func (r *run) play(ctx context.Context, o *options) (*results, error) {
 	if err := errors.Join(err, manager.Stop()); err != nil {
 		return nil, err
 	}
-	if err := r.addFloor(ctx, found, o.lives); err != nil {
+	if err := r.addFloor(ctx, found); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-func (r *run) addFloor(ctx context.Context, found *results, lives int) error {
-	f, err := r.sound(ctx, lives)
+func (r *run) addFloor(ctx context.Context, found *results) error {
+	f, err := r.sound(ctx)
 	found.floors = append(found.floors, f)
 	return err
 }
 
 // startManager runs the manager with its default limits for requests to the API server, and waits until all queues are active.
 func (r *run) startManager(ctx context.Context) (*testenv.Manager, error) {
-	manager, err := r.world.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
+	manager, err := r.startWith(ctx, map[string]any{"clientConnection": map[string]any{}})
 	if err != nil {
 		return nil, err
 	}
-	r.managerMetrics = manager.Metrics
-	if r.manager, err = findChild(filepath.Dir(manager.Log)); err == nil {
-		err = r.awaitPrepared(ctx)
-	}
-	if err != nil {
+	if err := r.awaitPrepared(ctx); err != nil {
 		return nil, errors.Join(err, manager.Stop())
 	}
 	return manager, nil
 }
 
+// startWith runs the manager with settings, and waits until it is ready.
+func (r *run) startWith(ctx context.Context, settings map[string]any) (*testenv.Manager, error) {
+	manager, err := r.world.StartManager(ctx, testenv.ManagerOptions{Settings: settings})
+	if err == nil {
+		r.managerMetrics, r.manager = manager.Metrics, manager.PID()
+	}
+	return manager, err
+}
+
 // awaitPrepared waits until all queues are active, and the manager no longer sends requests, so that its initial work for each queue is not charged to
 // admissions.
 func (r *run) awaitPrepared(ctx context.Context) error {
-	if err := r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
-		return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
-	}); err != nil {
+	if err := r.awaitActive(ctx); err != nil {
 		return err
 	}
 	last := -1.0
@@ -172,9 +141,16 @@ func (r *run) awaitPrepared(ctx context.Context) error {
 	return nil
 }
 
+// awaitActive waits until all queues are active.
+func (r *run) awaitActive(ctx context.Context) error {
+	return r.awaitQueues(ctx, settleEvery, settleTimeout, func(q *kueue.ClusterQueue) bool {
+		return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
+	})
+}
+
 // awaitQueues waits until a condition holds for all ClusterQueues.
-func (r *run) awaitQueues(ctx context.Context, is func(*kueue.ClusterQueue) bool) error {
-	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleTimeout, true, func(ctx context.Context) (bool, error) {
+func (r *run) awaitQueues(ctx context.Context, every, timeout time.Duration, is func(*kueue.ClusterQueue) bool) error {
+	err := wait.PollUntilContextTimeout(ctx, every, timeout, true, func(ctx context.Context) (bool, error) {
 		var list kueue.ClusterQueueList
 		if err := r.world.Admin.List(ctx, &list); err != nil {
 			return false, err
@@ -213,7 +189,7 @@ func (r *run) drive(ctx context.Context, found *results, timeout time.Duration) 
 	if found.unfinished == 0 {
 		// The manager still has to write a last status of each queue, and those writes count, too.
 		began = time.Now()
-		if err := r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
+		if err := r.awaitQueues(ctx, settleEvery, settleTimeout, func(q *kueue.ClusterQueue) bool {
 			return q.Status.PendingWorkloads == 0 && q.Status.ReservingWorkloads == 0
 		}); err != nil {
 			return err
@@ -268,13 +244,12 @@ func (now *reading) since(before *reading) time.Duration {
 
 // unfinished counts the unfinished quota Workloads, and adds examples to the problems.
 func (d *driver) unfinished() int {
-	const examples = 5
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
 	for i := range d.lives {
 		if standing := d.books.Standing(i); standing != ledger.Finished {
-			if n++; n <= examples {
+			if n++; n <= 5 {
 				d.problems = append(d.problems, fmt.Errorf("quota Workload %s is not finished (standing %d): %s", d.lives[i].key, standing, d.lives[i].message))
 			}
 		}

@@ -21,7 +21,7 @@ import (
 type mixedRun struct {
 	shape       *mixed.Shape
 	submissions []mixed.Submission
-	stages      []stageTimes
+	stages      map[stageKey]stageTimes
 	problems    []error
 }
 
@@ -39,9 +39,9 @@ const unknown = time.Duration(math.MinInt64)
 
 // latenciesOf returns the latencies of a stage whose pods take this time. Only stages that need no GPUs show how long a decision takes: no other stage is
 // sure to fit when it is open.
-func latenciesOf(st *stageTimes, course replay.Course) latencies {
-	l := latencies{unknown, unknown, unknown}
-	if st.opened > 0 && st.reserved > 0 && st.stage == mixed.Fetch {
+func (m *mixedRun) latenciesOf(key stageKey, course replay.Course) latencies {
+	st, l := m.observed(key), latencies{unknown, unknown, unknown}
+	if st.opened > 0 && st.reserved > 0 && key.stage == mixed.Fetch {
 		l.decide = st.reserved - st.opened
 	}
 	if st.reserved > 0 && st.ready > 0 {
@@ -54,40 +54,23 @@ func latenciesOf(st *stageTimes, course replay.Course) latencies {
 }
 
 // observed returns what was observed of a stage. A leader is ready when the manager has opened its workers: in the simulator both happen at once.
-func observed(times map[stageKey]stageTimes, key stageKey) stageTimes {
-	st := times[key]
+func (m *mixedRun) observed(key stageKey) stageTimes {
+	st := m.stages[key]
 	if key.stage == mixed.Leader && st.ready > 0 {
-		st.ready = max(st.ready, times[stageKey{key.jobSet, mixed.Workers}].opened)
+		st.ready = max(st.ready, m.stages[stageKey{key.jobSet, mixed.Workers}].opened)
 	}
 	return st
 }
 
-// A stageKey identifies a stage of a JobSet.
-type stageKey struct {
-	jobSet types.NamespacedName
-	stage  string
-}
-
-// times returns what was observed of each stage.
-func (m *mixedRun) times() map[stageKey]stageTimes {
-	times := map[stageKey]stageTimes{}
-	for _, st := range m.stages {
-		times[stageKey{st.jobSet, st.stage}] = st
-	}
-	return times
-}
-
 // latencies returns those of each stage, and the means of all. A latency that was not observed is that of the mean.
 func (m *mixedRun) latencies() (of map[stageKey]latencies, means latencies) {
-	times := m.times()
 	of = map[stageKey]latencies{}
 	var decide, start, end []time.Duration
 	for i := range m.submissions {
 		s := &m.submissions[i]
 		for name, course := range s.Courses {
 			key := stageKey{client.ObjectKeyFromObject(s.JobSet), name}
-			st := observed(times, key)
-			l := latenciesOf(&st, course)
+			l := m.latenciesOf(key, course)
 			of[key] = l
 			decide, start, end = append(decide, l.decide), append(start, l.start), append(end, l.end)
 		}
@@ -121,12 +104,12 @@ type span struct{ opened, finished time.Duration }
 
 // spans returns that of each JobSet whose stages have all finished.
 func (m *mixedRun) spans() map[types.NamespacedName]span {
-	times, all := m.times(), map[types.NamespacedName]span{}
+	all := map[types.NamespacedName]span{}
 	for i := range m.submissions {
 		key := client.ObjectKeyFromObject(m.submissions[i].JobSet)
 		s, isComplete := span{opened: math.MaxInt64}, true
 		for name := range m.submissions[i].Courses {
-			st := times[stageKey{key, name}]
+			st := m.stages[stageKey{key, name}]
 			isComplete = isComplete && st.opened > 0 && st.finished > 0
 			s.opened = min(s.opened, st.opened)
 			if name != mixed.Leader {
@@ -190,17 +173,12 @@ func (m *mixedRun) figures() ([]figure, error) {
 	for i := range simulated.Sizes {
 		wait += simulated.Sizes[i].WaitAll.Mean * float64(simulated.Sizes[i].Jobs) / float64(report.Jobs) / scale
 	}
-	problems := figure{name: "problems", value: float64(len(m.problems)), unit: "n"}
-	for _, err := range m.problems[:min(len(m.problems), 5)] {
-		problems.note += err.Error() + "; "
-	}
 	makespan, waits := m.waits(arrivals, spans)
 	figures := append(compared("makespan", makespan, simulated.MakespanSeconds/scale), compared("wait", waits, wait)...)
 	return append(
 		figures,
 		seconds("latency/decide", means.decide), seconds("latency/start", means.start), seconds("latency/end", means.end),
-		figure{name: "unfinished", value: float64(report.Jobs - simulated.Finished), unit: "n", note: "in the simulator"},
-		problems,
+		count("unfinished", report.Jobs-simulated.Finished, "in the simulator"), problems(m.problems),
 	), nil
 }
 

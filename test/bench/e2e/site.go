@@ -4,74 +4,96 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-// A site is a control plane of its own with fake nodes and queues, on which the manager runs with its default limits for requests.
+// A site is a control plane of its own with queues.
 type site struct {
-	// name is that of its directory.
-	name  string
+	// name is that of its directory, if it is not empty.
+	name string
+	// nodes are fake. Without any there are no pods either: then only the JobSet controller runs, because its webhooks are needed to install Tranche.
 	nodes []controlplane.NodePool
-	// auditPolicy is that of controlplane.Config.
-	auditPolicy string
+	// kueue is that of controlplane.Config.
+	kueue *controlplane.KueueOptions
+	// isAudited is whether requests are to be counted.
+	isAudited bool
 	// queues are created in this order.
 	queues []client.Object
 }
 
-// run starts everything, calls a function, and stops everything.
-func (s *site) run(ctx context.Context, o *options, do func(context.Context, *run) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	config := controlplane.Config{NodePools: s.nodes, AuditPolicy: s.auditPolicy}
+// open starts everything but a manager, calls a function, and stops everything.
+func (s *site) open(ctx context.Context, o *options, do func(*run) error) (err error) {
+	config := controlplane.Config{NodePools: s.nodes, Kueue: s.kueue}
 	if o.workDir != "" {
 		config.WorkDir = filepath.Join(o.workDir, s.name)
+	}
+	if len(s.nodes) == 0 {
+		config.Without = []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok}
+	}
+	if s.isAudited {
+		if config.AuditPolicy, err = writeAuditPolicy(); err != nil {
+			return err
+		}
+		defer os.Remove(config.AuditPolicy) //nolint:errcheck // it is in the directory of temporary files
 	}
 	w, err := testenv.Start(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
-	for _, object := range s.queues {
-		if err := w.Admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	manager, err := w.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
+	scheme, err := testenv.Scheme()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, manager.Stop()) }()
-	r := &run{world: w}
-	if err := errors.Join(r.connect(), r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
-		return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
-	})); err != nil {
+	a, err := newAPI(w.Plane.AdminConfig(), scheme)
+	if err != nil {
 		return err
 	}
-	return do(ctx, r)
+	if err := createAll(ctx, w.Admin, s.queues); err != nil {
+		return err
+	}
+	return do(&run{world: w, api: a, metrics: a.clients[0], apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)})
 }
 
-// whenDue calls a function for each of a number of times when it has come, or at once if everything is submitted at once.
-func (o *options) whenDue(ctx context.Context, due []time.Duration, submit func(int) error) error {
-	began := time.Now()
-	for i := range due {
-		if !o.atOnce {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(time.Until(began.Add(due[i]))):
-			}
-		}
-		if err := submit(i); err != nil {
+// run does the same with a manager that has its default limits for requests, as soon as all queues are active.
+func (s *site) run(ctx context.Context, o *options, do func(context.Context, *run) error) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	return s.open(ctx, o, func(r *run) (err error) {
+		manager, err := r.startWith(ctx, map[string]any{"clientConnection": map[string]any{}})
+		if err != nil {
 			return err
+		}
+		defer func() { err = errors.Join(err, manager.Stop()) }()
+		if err := r.awaitActive(ctx); err != nil {
+			return err
+		}
+		return do(ctx, r)
+	})
+}
+
+func createAll(ctx context.Context, c client.Client, objects []client.Object) error {
+	for _, object := range objects {
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// inParallel calls a function for each number below n, several at a time.
+func inParallel(n int, do func(int) error) error {
+	var workers errgroup.Group
+	workers.SetLimit(parallelism)
+	for i := range n {
+		workers.Go(func() error { return do(i) })
+	}
+	return workers.Wait()
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -18,12 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	samples "github.com/tranche-dev/tranche/test/sample"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
-
-// stagesShape is the name of the benchmark of long JobSets: how long a stage takes, from its start to the start of the next, as a multiple of what
-// the JobSet controller alone needs for the same JobSet without a queue.
-const stagesShape = "stages"
 
 // stageRunTime is how long the pod of each stage runs.
 const stageRunTime = time.Second
@@ -34,54 +28,38 @@ type chain struct {
 	order string
 	// At most 100 stages are admitted.
 	stages int
-	// replicas are those of each stage, of one pod each.
-	replicas int32
 }
 
 // stagesChains are the JobSets that run.
-var stagesChains = []chain{{"depends-on", 10, 1}, {"depends-on", 100, 1}, {"in-order", 10, 1}, {"in-order", 100, 1}, {"depends-on", 100, 5}}
+var stagesChains = []chain{{"depends-on", 10}, {"depends-on", 100}, {"in-order", 10}, {"in-order", 100}}
 
 // name is the first part of the names of its figures.
-func (c chain) name() string {
-	if c.replicas > 1 {
-		return fmt.Sprintf("%s/%dx%d", c.order, c.stages, c.replicas)
-	}
-	return fmt.Sprintf("%s/%d", c.order, c.stages)
-}
+func (c chain) name() string { return fmt.Sprintf("%s/%d", c.order, c.stages) }
 
-// measureStages runs the benchmark once, one JobSet at a time.
-func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
-	w, err := testenv.Start(ctx, controlplane.Config{WorkDir: o.workDir, NodePools: []controlplane.NodePool{
-		{Name: "cpu", Count: 2, Allocatable: samples.Amounts("cpu", "64", "memory", "256Gi")},
-	}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Stop()) }()
-	for _, object := range cpuQueues("10") {
-		if err := w.Admin.Create(ctx, object); err != nil {
-			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	manager, err := w.StartManager(ctx, testenv.ManagerOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, manager.Stop()) }()
-	var figures []figure
-	for _, c := range stagesChains {
-		name := strings.ReplaceAll(c.name(), "/", "-")
-		queued, err := timeStages(ctx, w.Admin, queuedOf(c.jobSet(name, stageRunTime)))
+// measureStages runs one JobSet at a time: how long a stage takes, as a multiple of what the JobSet controller alone needs for it without a queue.
+func measureStages(ctx context.Context, o *options) (figures []figure, err error) {
+	s := &site{queues: cpuQueues("10"), nodes: cpuNodes(2)}
+	err = s.open(ctx, o, func(r *run) (err error) {
+		manager, err := r.startWith(ctx, nil)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		stock, err := timeStages(ctx, w.Admin, c.jobSet(name, stageRunTime))
-		if err != nil {
-			return nil, err
+		defer func() { err = errors.Join(err, manager.Stop()) }()
+		for _, c := range stagesChains {
+			name := strings.ReplaceAll(c.name(), "/", "-")
+			queued, err := timeStages(ctx, r.world.Admin, queuedOf(c.jobSet(name, stageRunTime)))
+			if err != nil {
+				return err
+			}
+			stock, err := timeStages(ctx, r.world.Admin, c.jobSet(name, stageRunTime))
+			if err != nil {
+				return err
+			}
+			figures = append(figures, c.figures(queued, stock)...)
 		}
-		figures = append(figures, c.figures(queued, stock)...)
-	}
-	return figures, nil
+		return nil
+	})
+	return figures, err
 }
 
 // figures reports how long each stage took, of a JobSet that a queue held and of one that none did.
@@ -89,20 +67,19 @@ func (c chain) figures(queued, stock time.Duration) []figure {
 	each := time.Duration(c.stages)
 	return []figure{
 		millis(c.name()+"/queued", queued/each), millis(c.name()+"/stock", stock/each),
-		{name: c.name() + "/ratio", value: float64(queued) / float64(stock)},
+		ratio(c.name()+"/ratio", float64(queued), float64(stock), ""),
 	}
+}
+
+func cpuNodes(count int) []controlplane.NodePool {
+	return []controlplane.NodePool{{Name: "cpu", Count: count, Allocatable: samples.Amounts("cpu", "64", "memory", "256Gi")}}
 }
 
 // cpuQueues are the LocalQueue main with so many CPUs, in the order of creation.
 func cpuQueues(cpus string) []client.Object {
 	queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 	queue.Spec.NamespaceSelector = &metav1.LabelSelector{}
-	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-		Flavors: []kueue.FlavorQuotas{{Name: flavorName, Resources: []kueue.ResourceQuota{
-			{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(cpus)},
-		}}},
-	}}
+	queue.Spec.ResourceGroups = []kueue.ResourceGroup{samples.ResourceGroup(corev1.ResourceCPU, flavorName, cpus)}
 	return []client.Object{
 		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavorName}}, queue,
 		&kueue.LocalQueue{
@@ -147,7 +124,6 @@ func (c chain) jobSet(name string, runTime time.Duration) *jobsetapi.JobSet {
 	}
 	for i := range c.stages {
 		job := samples.ReplicatedJob(stageName(i), 1, samples.Amounts("cpu", "100m"), map[string]string{controlplane.FakeRunTime: runTime.String()})
-		job.Replicas = c.replicas
 		if c.order == "depends-on" && i > 0 {
 			job.DependsOn = []jobset.DependsOn{{Name: stageName(i - 1), Status: jobset.DependencyComplete}}
 		}

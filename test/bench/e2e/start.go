@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,13 +20,9 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
-	"github.com/tranche-dev/tranche/test/controlplane"
 	samples "github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
-
-// startShape is the name of the benchmark of managers that start where very much is pending: how long until the first decision, and how much memory.
-const startShape = "start"
 
 const (
 	// jobSetsPerWorkloads is for how many quota Workloads there is a JobSet of two stages besides.
@@ -44,43 +38,32 @@ const (
 )
 
 // measureStart fills a cluster with quota Workloads and staged JobSets. Then it starts a manager, and a second one that takes over when the first is killed.
-func measureStart(ctx context.Context, o *options) (_ []figure, err error) {
-	w, err := testenv.Start(ctx, controlplane.Config{
-		WorkDir: o.workDir, Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
+func measureStart(ctx context.Context, o *options) (figures []figure, err error) {
+	load := backlog(o.workloads)
+	probe := clusterQueue(load, 0)
+	probe.Name, probe.Finalizers, probe.Spec.CohortName = probeQueue, []string{kueue.ResourceInUseFinalizerName}, ""
+	probe.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = nil
+	queues := append(
+		backlogQueues(load), probe, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeQueue}},
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: probeQueue, Name: localQueueName(0)}, Spec: kueue.LocalQueueSpec{ClusterQueue: probeQueue}},
+	)
+	err = (&site{queues: queues}).open(ctx, o, func(r *run) error {
+		s := &starts{r}
+		s.shape = load
+		if err := s.fill(ctx, o.workloads/jobSetsPerWorkloads); err != nil {
+			return err
+		}
+		figures, err = s.measure(ctx)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Stop()) }()
-	s := &starts{run: run{world: w, shape: backlog(o.workloads), apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)}}
-	if err := s.connect(); err != nil {
-		return nil, err
-	}
-	if err := s.fill(ctx, o.workloads/jobSetsPerWorkloads); err != nil {
-		return nil, err
-	}
-	return s.measure(ctx)
+	return figures, err
 }
 
 // starts measures managers that start one after the other on the same objects.
-type starts struct{ run }
+type starts struct{ *run }
 
 // fill creates all objects, and lets a manager create the quota Workloads of the JobSets.
 func (s *starts) fill(ctx context.Context, jobSets int) error {
-	if err := createQueues(ctx, s.world.Admin, s.shape, kueue.ResourceInUseFinalizerName); err != nil {
-		return err
-	}
-	probes := &shape.Shape{Queue: shape.Queue{Strategy: kueue.BestEffortFIFO, NominalCPU: resource.MustParse("8")}}
-	queue := clusterQueue(probes, 0)
-	queue.Name, queue.Finalizers = probeQueue, []string{kueue.ResourceInUseFinalizerName}
-	for _, object := range []client.Object{
-		queue, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeQueue}},
-		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: probeQueue, Name: localQueueName(0)}, Spec: kueue.LocalQueueSpec{ClusterQueue: probeQueue}},
-	} {
-		if err := s.world.Admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
 	if err := s.createBacklog(ctx); err != nil {
 		return err
 	}
@@ -97,19 +80,7 @@ func (s *starts) fill(ctx context.Context, jobSets int) error {
 
 // createJobSets creates JobSets of two stages, of which the second waits for the first to complete.
 func (s *starts) createJobSets(ctx context.Context, count int) error {
-	next := make(chan *jobsetapi.JobSet)
-	problems := make([]error, writers)
-	var group sync.WaitGroup
-	for i := range writers {
-		group.Go(func() {
-			for js := range next {
-				if problems[i] == nil {
-					problems[i] = s.world.Admin.Create(ctx, js)
-				}
-			}
-		})
-	}
-	for i := range count {
+	return inParallel(count, func(i int) error {
 		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: queueName(i % s.shape.Queues()), Name: fmt.Sprintf("staged-%04d", i), Labels: map[string]string{apis.QueueLabel: localQueueName(0)},
 		}}
@@ -117,11 +88,8 @@ func (s *starts) createJobSets(ctx context.Context, count int) error {
 		train := samples.ReplicatedJob("train", 4, samples.Amounts("cpu", "2"), nil)
 		train.DependsOn = []jobset.DependsOn{{Name: "prepare", Status: jobset.DependencyComplete}}
 		js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{prepare, train}
-		next <- js
-	}
-	close(next)
-	group.Wait()
-	return errors.Join(problems...)
+		return s.world.Admin.Create(ctx, js)
+	})
 }
 
 // launch starts a manager that leads as soon as no other one does, and does not wait until it is ready.
@@ -132,10 +100,7 @@ func (s *starts) launch(connection map[string]any) (*testenv.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.managerMetrics = manager.Metrics
-	if s.manager, err = findChild(filepath.Dir(manager.Log)); err != nil {
-		return nil, errors.Join(err, manager.Kill())
-	}
+	s.managerMetrics, s.manager = manager.Metrics, manager.PID()
 	return manager, nil
 }
 

@@ -11,12 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
@@ -24,12 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-// verbsShape is the name of the benchmark of the verbs that answer questions about a large cluster.
-const verbsShape = "verbs"
-
 const (
-	// writers is how many quota Workloads are created at once.
-	writers = 32
 	// backlogTimeout limits how long the manager takes to count all quota Workloads once they exist.
 	backlogTimeout = 10 * time.Minute
 	// verbRounds is how often each question is asked in each place: the slowest answer counts.
@@ -40,11 +34,10 @@ const (
 // others wait.
 func backlog(total int) *shape.Shape {
 	const queuesPerCohort, inQueue = 10, 100
-	limit := resource.MustParse("8")
 	return &shape.Shape{
 		Cohorts: max(total/(queuesPerCohort*inQueue), 1), QueuesPerCohort: queuesPerCohort,
 		Queue: shape.Queue{
-			Strategy: kueue.BestEffortFIFO, NominalCPU: resource.MustParse("8"), BorrowingLimitCPU: &limit, LocalQueues: 1,
+			Strategy: kueue.BestEffortFIFO, NominalCPU: resource.MustParse("8"), BorrowingLimitCPU: resource.MustParse("8"), LocalQueues: 1,
 			ReclaimWithinCohort: kueue.PreemptionPolicyNever, WithinClusterQueue: kueue.PreemptionPolicyNever,
 		},
 		Classes: []shape.Class{
@@ -55,23 +48,23 @@ func backlog(total int) *shape.Shape {
 }
 
 // measureVerbs fills a cluster with quota Workloads, and times the verbs that answer questions about it, with their peak memory.
-func measureVerbs(ctx context.Context, o *options) (_ []figure, err error) {
-	w, err := testenv.Start(ctx, controlplane.Config{
-		WorkDir: o.workDir, Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
+func measureVerbs(ctx context.Context, o *options) (figures []figure, err error) {
+	load := backlog(o.workloads)
+	err = (&site{queues: backlogQueues(load)}).open(ctx, o, func(r *run) error {
+		r.shape = load
+		figures, err = r.measureVerbs(ctx)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, w.Stop()) }()
-	r := &run{world: w, shape: backlog(o.workloads), apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)}
-	if err := r.connect(); err != nil {
-		return nil, err
-	}
-	// As queues that a manager has had before. In new ones it admits nothing before it has written the finalizer, one after the other, and those that come first
-	// would borrow what the others do not use yet.
-	if err := createQueues(ctx, w.Admin, r.shape, kueue.ResourceInUseFinalizerName); err != nil {
-		return nil, err
-	}
+	return figures, err
+}
+
+// backlogQueues are queues that a manager has had before. In new ones it admits nothing before it has written the finalizer, one after the other, and those that
+// come first would borrow what the others do not use yet.
+func backlogQueues(load *shape.Shape) []client.Object {
+	return queuesOf(load, kueue.ResourceInUseFinalizerName)
+}
+
+func (r *run) measureVerbs(ctx context.Context) (_ []figure, err error) {
 	began := time.Now()
 	if err := r.createBacklog(ctx); err != nil {
 		return nil, err
@@ -96,10 +89,7 @@ func measureVerbs(ctx context.Context, o *options) (_ []figure, err error) {
 		return nil, err
 	}
 	ofManager, err := readUsage(r.manager)
-	if err != nil {
-		return nil, err
-	}
-	return append(append(figures, answers...), mebibytes("manager/peak-rss", ofManager.peak), mebibytes("apiserver/peak-rss", used.apiserver.peak)), nil
+	return append(append(figures, answers...), mebibytes("manager/peak-rss", ofManager.peak), mebibytes("apiserver/peak-rss", used.apiserver.peak)), err
 }
 
 // startVisibleManager starts a manager that serves the visibility API, and that the driver does not slow down.
@@ -112,54 +102,27 @@ func (r *run) startVisibleManager(ctx context.Context) (*testenv.Manager, error)
 	if err := r.world.ServeVisibility(ctx, address); err != nil {
 		return nil, err
 	}
-	manager, err := r.world.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{
+	return r.startWith(ctx, map[string]any{
 		"clientConnection": map[string]any{"qps": 2000, "burst": 4000},
 		"visibility":       map[string]any{"enable": true, "bindAddress": address},
-	}})
-	if err != nil {
-		return nil, err
-	}
-	r.managerMetrics = manager.Metrics
-	if r.manager, err = findChild(filepath.Dir(manager.Log)); err != nil {
-		return nil, errors.Join(err, manager.Stop())
-	}
-	return manager, nil
+	})
 }
 
 // createBacklog creates all quota Workloads, those that hold quota first.
 func (r *run) createBacklog(ctx context.Context) error {
 	for class := range r.shape.Classes {
-		if err := r.createClass(ctx, class); err != nil {
+		c, queues := &r.shape.Classes[class], r.shape.Queues()
+		err := inParallel(c.Count*queues, func(i int) error {
+			queue := i % queues
+			w := quotaWorkload(queueName(queue), workloadName(c, i/queues), localQueueName(0), c)
+			w.Spec.MaximumExecutionTimeSeconds = new(int32(3600 + queue))
+			return r.api.create(ctx, w)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (r *run) createClass(ctx context.Context, class int) error {
-	c := &r.shape.Classes[class]
-	next := make(chan *kueue.Workload)
-	problems := make([]error, writers)
-	var group sync.WaitGroup
-	for i := range writers {
-		group.Go(func() {
-			for w := range next {
-				if problems[i] == nil {
-					problems[i] = r.api.create(ctx, w)
-				}
-			}
-		})
-	}
-	for n := range c.Count {
-		for queue := range r.shape.Queues() {
-			w := quotaWorkload(queueName(queue), workloadName(c, n), localQueueName(0), c)
-			w.Spec.MaximumExecutionTimeSeconds = new(int32(3600 + queue))
-			next <- w
-		}
-	}
-	close(next)
-	group.Wait()
-	return errors.Join(problems...)
 }
 
 func workloadName(c *shape.Class, n int) string { return fmt.Sprintf("%s-%03d", c.Name, n) }
@@ -168,19 +131,9 @@ func workloadName(c *shape.Class, n int) string { return fmt.Sprintf("%s-%03d", 
 // takes the longer, the busier the machine: the questions are asked meanwhile, as in a busy cluster.
 func (r *run) awaitCounted(ctx context.Context) error {
 	all := int32(perQueue(r.shape))
-	err := wait.PollUntilContextTimeout(ctx, quietFor, backlogTimeout, true, func(ctx context.Context) (bool, error) {
-		var list kueue.ClusterQueueList
-		if err := r.world.Admin.List(ctx, &list); err != nil {
-			return false, err
-		}
-		return !slices.ContainsFunc(list.Items, func(q kueue.ClusterQueue) bool {
-			return q.Name != probeQueue && q.Status.ReservingWorkloads+q.Status.PendingWorkloads < all
-		}), nil
+	return r.awaitQueues(ctx, quietFor, backlogTimeout, func(q *kueue.ClusterQueue) bool {
+		return q.Name == probeQueue || q.Status.ReservingWorkloads+q.Status.PendingWorkloads >= all
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the statuses of all ClusterQueues: %w", err)
-	}
-	return nil
 }
 
 // perQueue is the number of quota Workloads in each ClusterQueue.

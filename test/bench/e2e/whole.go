@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,57 +29,49 @@ type wholeRunner struct {
 	api      *api
 	follower *follower
 
-	mu      sync.Mutex
-	signals map[types.NamespacedName]chan struct{}
+	// changed has the JobSets about which something has changed.
+	changed *workqueue.Typed[types.NamespacedName]
 	tending sync.WaitGroup
 }
 
 func newWholeRunner(ctx context.Context, admin client.Client, a *api, f *follower) *wholeRunner {
-	r := &wholeRunner{admin: admin, api: a, follower: f, signals: map[types.NamespacedName]chan struct{}{}}
-	f.changed = func(key types.NamespacedName) { r.changed(ctx, key) }
+	r := &wholeRunner{admin: admin, api: a, follower: f, changed: workqueue.NewTyped[types.NamespacedName]()}
+	f.changed = r.changed.Add
+	for range parallelism {
+		r.tending.Go(func() { r.tend(ctx) })
+	}
 	return r
+}
+
+// stop returns when no write is in progress.
+func (r *wholeRunner) stop() {
+	r.changed.ShutDown()
+	r.tending.Wait()
 }
 
 // submit creates a JobSet with its quota Workload.
 func (r *wholeRunner) submit(ctx context.Context, js *jobsetapi.JobSet) error {
-	lab.Suspended(js)
-	if err := r.admin.Create(ctx, js); err != nil {
-		return fmt.Errorf("submit JobSet %s: %w", js.Name, err)
+	js.Spec.Suspend = new(true)
+	if err := createAll(ctx, r.admin, []client.Object{js}); err != nil {
+		return err
 	}
 	return r.api.create(ctx, lab.Whole(js))
 }
 
-// changed wakes the goroutine of a JobSet, which then reads the current state.
-func (r *wholeRunner) changed(ctx context.Context, key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	signal := r.signals[key]
-	if signal == nil {
-		signal = make(chan struct{}, 1)
-		r.signals[key] = signal
-		r.tending.Go(func() { r.tend(ctx, key, signal) })
-	}
-	select {
-	case signal <- struct{}{}:
-	default: // it has not read the state yet
-	}
-}
-
-func (r *wholeRunner) tend(ctx context.Context, key types.NamespacedName, signal <-chan struct{}) {
+func (r *wholeRunner) tend(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
+		key, isOver := r.changed.Get()
+		if isOver {
 			return
-		case <-signal:
 		}
 		js, w := r.follower.last(key)
-		if js == nil || w == nil {
-			continue
+		if js != nil && w != nil && ctx.Err() == nil {
+			// A write in progress may complete.
+			if err := r.act(context.WithoutCancel(ctx), js, w); err != nil && !apierrors.IsConflict(err) {
+				r.follower.report(err)
+			}
 		}
-		// A write in progress may complete.
-		if err := r.act(context.WithoutCancel(ctx), js, w); err != nil && !apierrors.IsConflict(err) {
-			r.follower.report(err)
-		}
+		r.changed.Done(key)
 	}
 }
 

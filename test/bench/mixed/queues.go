@@ -1,12 +1,15 @@
 package mixed
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 const (
@@ -37,17 +40,12 @@ func (s *Shape) Queues() *snapshot.Snapshot {
 }
 
 func (t *Tenant) clusterQueue() *kueue.ClusterQueue {
-	group := func(flavor kueue.ResourceFlavorReference, name corev1.ResourceName, nominal int64) kueue.ResourceGroup {
-		return kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{name}, Flavors: []kueue.FlavorQuotas{{
-			Name: flavor, Resources: []kueue.ResourceQuota{{Name: name, NominalQuota: amount(nominal)}},
-		}}}
-	}
 	return &kueue.ClusterQueue{
 		ObjectMeta: metav1.ObjectMeta{Name: t.Name, UID: types.UID(t.Name)},
 		Spec: kueue.ClusterQueueSpec{
 			CohortName: cohort, QueueingStrategy: kueue.BestEffortFIFO, NamespaceSelector: &metav1.LabelSelector{},
 			ResourceGroups: []kueue.ResourceGroup{
-				group(cpuFlavor, corev1.ResourceCPU, t.GPUs*cpusPerGPU), group(gpuFlavor, GPU, t.GPUs),
+				sample.ResourceGroup(corev1.ResourceCPU, cpuFlavor, fmt.Sprint(t.GPUs*cpusPerGPU)), sample.ResourceGroup(GPU, gpuFlavor, fmt.Sprint(t.GPUs)),
 			},
 		},
 	}

@@ -31,9 +31,9 @@ type manifest struct {
 // A product is what one run builds from one module: programs, and the manifests that are kept next to them.
 type product struct {
 	title     string
-	module    string // directory of the module below this one
-	prefix    string // of the name of its directory in bin
-	sources   string // pattern of the files in the module that are built besides those of other modules
+	module    string   // directory of the module below this one
+	prefix    string   // of the name of its directory in bin
+	sources   []string // patterns of the files in the module that are built besides those of other modules
 	stamps    func(ctx context.Context, module string) (string, error)
 	binaries  []binary
 	manifests []manifest
@@ -42,7 +42,7 @@ type product struct {
 // controlPlane is what all tests with a control plane need.
 func controlPlane() *product {
 	return &product{
-		title: "the test control plane", sources: filepath.Join("pdeathsig", "*.go"), stamps: controlPlaneStamps,
+		title: "the test control plane", sources: []string{"pdeathsig/*.go", "realnode/*.go", "payload/*.go"}, stamps: controlPlaneStamps,
 		binaries: controlPlaneBinaries(), manifests: controlPlaneManifests(),
 	}
 }
@@ -69,7 +69,7 @@ func kueue() *product {
 }
 
 func controlPlaneBinaries() []binary {
-	return []binary{
+	binaries := []binary{
 		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", linkedAs: "server"},
 		{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver"},
 		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager"},
@@ -79,6 +79,14 @@ func controlPlaneBinaries() []binary {
 		{name: "jobset", pkg: "sigs.k8s.io/jobset"},
 		{name: "pdeathsig", pkg: "./pdeathsig"},
 	}
+	if runtime.GOOS != "linux" {
+		return binaries
+	}
+	return append(binaries,
+		binary{name: "kubelet", pkg: "k8s.io/kubernetes/cmd/kubelet"},
+		binary{name: "realnode", pkg: "./realnode"},
+		binary{name: "payload", pkg: "./payload"},
+	)
 }
 
 func controlPlaneManifests() []manifest {
@@ -107,13 +115,7 @@ func newRecipe(ctx context.Context, p *product, module string) (*recipe, error) 
 	r := &recipe{product: p, module: module, flags: []string{"-trimpath", "-ldflags=-s -w " + stamps}}
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, runtime.Version(), r.flags, p.binaries, p.manifests)
-	var sources []string
-	if p.sources != "" {
-		if sources, err = filepath.Glob(filepath.Join(module, p.sources)); err != nil {
-			return nil, fmt.Errorf("list the sources of %s: %w", p.title, err)
-		}
-	}
-	for _, path := range append(sources, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")) {
+	for _, path := range r.inputs() {
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read what shapes the build: %w", err)
@@ -123,6 +125,16 @@ func newRecipe(ctx context.Context, p *product, module string) (*recipe, error) 
 	}
 	r.key = hex.EncodeToString(hash.Sum(nil))[:12]
 	return r, nil
+}
+
+// inputs returns the files of the module that shape the result.
+func (r *recipe) inputs() []string {
+	inputs := []string{filepath.Join(r.module, "go.mod"), filepath.Join(r.module, "go.sum")}
+	for _, pattern := range r.sources {
+		sources, _ := filepath.Glob(filepath.Join(r.module, filepath.FromSlash(pattern))) // the patterns above are well formed
+		inputs = append(inputs, sources...)
+	}
+	return inputs
 }
 
 // kueueStamps returns the linker flags that make Kueue's programs report their version.

@@ -19,7 +19,9 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/workloadname"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // newJob returns a Job of the queue whose pods run until the test ends them.
@@ -206,6 +208,11 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		Expect(env.Admin.Create(ctx, free)).To(Succeed())
 		podsOfJobSets = createJobSets(ctx)
 		podsOfGroup = leavePods(ctx)
+		auditing, cancel := context.WithCancel(context.Background())
+		DeferCleanup(cancel)
+		var err error
+		auditor, err = invariants.Start(auditing, env.Admin)
+		Expect(err).NotTo(HaveOccurred())
 		Expect(env.Install(ctx)).To(Succeed())
 	}, NodeTimeout(specTimeout))
 
@@ -214,7 +221,9 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(proxy.Stop)
-		managers := startRelay(proxy)
+		managers, err := env.StartShortLived(proxy, testenv.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { _, err := managers.Stop(); return err })
 		for name, want := range pods {
 			Eventually(func(g Gomega) {
 				job := jobOf(ctx, g, name)
@@ -241,7 +250,8 @@ var _ = Describe("Jobs and JobSets that were there before Tranche", Ordered, fun
 		}).WithContext(ctx).Should(Succeed())
 		expectJobSetsAdopted(ctx, podsOfJobSets)
 		expectPodsAdopted(ctx, podsOfGroup)
-		killed := managers.end(proxy)
+		killed, err := managers.Spare()
+		Expect(err).NotTo(HaveOccurred())
 		AddReportEntry("killed managers", killed)
 		Expect(killed).To(BeNumerically(">", 9))
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadname"
 	"github.com/tranche-dev/tranche/test/controlplane"
@@ -117,7 +116,7 @@ func expectPodsAdopted(ctx context.Context, want []types.UID) {
 		var w kueue.Workload
 		g.Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: groupOfKueue}, &w)).To(Succeed())
 		g.Expect(w.Annotations).To(And(HaveKeyWithValue(apis.PodGroupKey, "kueue.group"), HaveKey(apis.AdoptedAnnotation)))
-		g.Expect(podgang.IsAdmitted(&w)).To(BeTrue())
+		g.Expect(quotaworkload.IsTrue(&w, kueue.WorkloadAdmitted)).To(BeTrue())
 		var list kueue.WorkloadList
 		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{apis.PodGroupKey: "pod.single"})).To(Succeed())
 		g.Expect(list.Items).To(HaveLen(1))

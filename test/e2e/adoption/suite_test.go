@@ -3,8 +3,6 @@ package adoption_test
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	_ "github.com/tranche-dev/tranche/test/progress"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -25,12 +24,17 @@ import (
 const (
 	namespace = "team"
 
-	poll        = 100 * time.Millisecond
-	patience    = 60 * time.Second
-	specTimeout = 3 * time.Minute
+	poll = 100 * time.Millisecond
+	// patience is enough for the managers of the first spec, one after the other: each is killed after its first write.
+	patience    = 3 * time.Minute
+	specTimeout = 5 * time.Minute
 )
 
-var env *testenv.World
+var (
+	env *testenv.World
+	// auditor begins when there are Jobs and JobSets, and before Tranche is installed.
+	auditor *invariants.Auditor
+)
 
 func TestAdoption(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -52,6 +56,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return env.Stop() })
 }, NodeTimeout(5*time.Minute))
 
+var _ = AfterEach(func(ctx SpecContext) {
+	violations, err := auditor.Violations(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")
+}, NodeTimeout(patience))
+
 // tenantClient returns a client of a user who may change JobSets, Jobs and pods in the namespace, and not their status.
 func tenantClient(ctx context.Context) client.Client {
 	GinkgoHelper()
@@ -70,48 +80,4 @@ func tenantClient(ctx context.Context) client.Client {
 		return tenant.List(ctx, &batchv1.JobList{}, client.InNamespace(namespace))
 	}).WithContext(ctx).Should(Succeed())
 	return tenant
-}
-
-// A relay is a series of managers, each of which is killed after its first write.
-type relay struct {
-	mu      sync.Mutex
-	current *testenv.Manager
-	failure error
-	killed  int
-}
-
-// startRelay starts the first manager.
-func startRelay(proxy *testenv.Proxy) *relay {
-	GinkgoHelper()
-	r := &relay{}
-	var err error
-	r.current, err = env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
-	Expect(err).NotTo(HaveOccurred())
-	proxy.AfterWrite(func(int) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.killed++
-		next, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
-		r.failure = errors.Join(r.failure, r.current.Kill(), err)
-		if err == nil {
-			r.current = next
-		}
-	})
-	DeferCleanup(func() error {
-		proxy.AfterWrite(nil)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.current.Stop()
-	})
-	return r
-}
-
-// end lets the last manager run, and returns how many were killed.
-func (r *relay) end(proxy *testenv.Proxy) int {
-	GinkgoHelper()
-	proxy.AfterWrite(nil)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	Expect(r.failure).NotTo(HaveOccurred())
-	return r.killed
 }

@@ -34,6 +34,12 @@ func serveObjects(objects ...metav1.Object) string {
 // serveAsOf is like serveObjects, but shows the objects as a snapshot of a time unless that is zero.
 func serveAsOf(taken time.Time, objects ...metav1.Object) string {
 	GinkgoHelper()
+	return serveAbout(server.About{Version: "v0", IsSynced: true, TakenAt: taken}, objects...)
+}
+
+// serveAbout serves objects of a source in some state.
+func serveAbout(about server.About, objects ...metav1.Object) string {
+	GinkgoHelper()
 	store := server.NewStore()
 	jobSets := map[types.NamespacedName]*dashboard.JobSetObjects{}
 	store.Use(func(m *dashboard.Model) {
@@ -52,11 +58,11 @@ func serveAsOf(taken time.Time, objects ...metav1.Object) string {
 	files, err := page.Files()
 	Expect(err).NotTo(HaveOccurred())
 	now := time.Now
-	if !taken.IsZero() {
-		now = func() time.Time { return taken }
+	if !about.TakenAt.IsZero() {
+		now = func() time.Time { return about.TakenAt }
 	}
 	s := httptest.NewServer(server.New(&server.Config{
-		Store: store, Page: files, Now: now, About: func() server.About { return server.About{Version: "v0", IsSynced: true, TakenAt: taken} },
+		Store: store, Page: files, Now: now, About: func() server.About { return about },
 		JobSet: func(_ context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error) {
 			if of := jobSets[key]; of != nil {
 				return of, nil
@@ -174,6 +180,14 @@ var _ = Describe("The page", func() {
 		var start string
 		Expect(window.Run(ctx, `return document.querySelector('tr:has(a[href$="/kept"]) .start').innerText`, &start)).To(Succeed())
 		Expect(start).To(And(HavePrefix("by "), Not(ContainSubstring("overdue"))), "it was not yet late then")
+	}, SpecTimeout(specTimeout))
+
+	It("says that it is not live if no manager leads, or the API server does not answer", func(ctx SpecContext) {
+		open(ctx, serveAbout(server.About{IsSynced: true, WithoutLeader: "no manager has led since 16:31"}), "queues")
+		see(ctx, "What is shown may be out of date: no manager has led since 16:31.")
+		seeElement(ctx, "#live.stale", "no manager")
+		open(ctx, serveAbout(server.About{IsSynced: true, IsStale: true}), "queues")
+		seeElement(ctx, "#live.stale", "out of date")
 	}, SpecTimeout(specTimeout))
 
 	It("says that there is nothing", func(ctx SpecContext) {

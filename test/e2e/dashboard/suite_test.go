@@ -30,6 +30,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/browser"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	_ "github.com/tranche-dev/tranche/test/progress"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -47,8 +48,9 @@ const (
 )
 
 var (
-	env    *testenv.World
-	window *browser.Browser
+	env     *testenv.World
+	auditor *invariants.Auditor
+	window  *browser.Browser
 	// address is the URL of the dashboard of the administrator.
 	address string
 	// managerAddress is the URL of the dashboard of the manager.
@@ -73,6 +75,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
+	auditor, err = invariants.Start(suite, env.Admin)
+	Expect(err).NotTo(HaveOccurred())
 	port, err := controlplane.FreePort()
 	Expect(err).NotTo(HaveOccurred())
 	serves := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -232,6 +236,9 @@ var _ = AfterEach(func(ctx SpecContext) {
 	errors, err := window.Errors(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(errors).To(BeEmpty(), "the page reports errors")
+	violations, err := auditor.Violations(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")
 }, NodeTimeout(patience))
 
 // seeElement waits until the page has an element of a CSS selector with this text.

@@ -1,7 +1,7 @@
 package gang_test
 
 import (
-	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,33 +10,30 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-var _ = Describe("A manager that is killed while it runs a gang", func() {
-	It("reaches the same final state after a crash at any write, also after a restart of the JobSet", func(ctx SpecContext) {
+var _ = Describe("A manager that is killed after each write while it runs a gang", func() {
+	It("reaches the same final state, also after a restart of the JobSet", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) }, NodeTimeout(patience))
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { proxy.Stop() })
-		for n, struck := 1, true; struck; n++ {
-			By(fmt.Sprintf("killing it after write %d", n))
-			managers, err := env.StartRelay(proxy, n, testenv.ManagerOptions{Settings: settings()})
-			Expect(err).NotTo(HaveOccurred())
-			name := fmt.Sprintf("killed-%d", n)
-			js := asGang(newJobSet(name, role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 2}))
-			js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
-			Expect(env.Admin.Create(ctx, js)).To(Succeed())
-			expectBound(ctx, js, name+"-all-r0: 3 of 3")
-			fail(ctx, js, "driver")
-			expectBound(ctx, js, name+"-all-r1: 3 of 3")
-			Eventually(func(g Gomega) {
-				g.Expect(podGroups(ctx, g, js)).To(ConsistOf(HaveField("Name", HavePrefix(name+"-all-r1-"))), "that of the first attempt goes with its pods")
-			}).WithContext(ctx).Should(Succeed())
-			remove(ctx, js)
-			struck, err = managers.Stop()
-			Expect(err).NotTo(HaveOccurred())
-			if n > 80 {
-				Fail("the manager writes without end: " + fmt.Sprint(proxy.Writes()))
-			}
-		}
+		managers, err := env.StartShortLived(proxy, testenv.ManagerOptions{Settings: settings()})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { _, err := managers.Stop(); return err })
+		const name = "killed"
+		js := asGang(newJobSet(name, role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 2}))
+		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
+		Expect(env.Admin.Create(ctx, js)).To(Succeed())
+		expectBound(ctx, js, name+"-all-r0: 3 of 3")
+		fail(ctx, js, "driver")
+		expectBound(ctx, js, name+"-all-r1: 3 of 3")
+		Eventually(func(g Gomega) {
+			g.Expect(podGroups(ctx, g, js)).To(ConsistOf(HaveField("Name", HavePrefix(name+"-all-r1-"))), "that of the first attempt goes with its pods")
+		}).WithContext(ctx).Should(Succeed())
+		remove(ctx, js)
+		killed, err := managers.Stop()
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("killed managers", killed)
+		Expect(killed).To(BeNumerically(">", 10), strings.Join(proxy.Writes(), "\n"))
 	}, SpecTimeout(6*patience))
 })

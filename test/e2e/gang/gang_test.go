@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -237,10 +238,7 @@ var _ = Describe("A gang", func() {
 		suspend(ctx, js, true)
 		expectBound(ctx, js, "resumed-all-r0: 8 of 8")
 		suspend(ctx, js, false)
-		// The manager has observed the suspension once its watch has delivered it, and reconciles another JobSet after that.
-		probe := newJobSet("led", role{name: "main", replicas: 1, pods: 1})
-		submit(ctx, probe)
-		expectBound(ctx, probe, "none: 1 of 1")
+		awaitHandled(ctx)
 		Expect(bound(ctx, Default, js)).To(Equal([]string{"resumed-all-r0: 8 of 8"}), "the pods that are ending count as members")
 		hold(ctx, js, "workers")
 		expectBound(ctx, js, "resumed-all-r0: 9 of 9")
@@ -276,6 +274,13 @@ var _ = Describe("A gang", func() {
 		submit(ctx, js)
 		expectCondition(ctx, js, "StageAdmitted", metav1.ConditionFalse, `spec.gangConfig.gangMode: Gang can never start`)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" opens only when stage "driver" is Ready`)
+		awaitHandled(ctx)
+		Expect(podsOf(ctx, Default, js)).To(BeEmpty())
+		var stages kueue.WorkloadList
+		Expect(env.Admin.List(ctx, &stages, client.InNamespace(namespace), client.MatchingLabels{apis.JobSetLabel: js.Name})).To(Succeed())
+		for _, w := range stages.Items {
+			Expect(w.Status.Admission).To(BeNil(), "%s holds quota for a JobSet that can never start", w.Name)
+		}
 	}, SpecTimeout(patience))
 
 	It("may be requested by annotations, and have a truncated name", func(ctx SpecContext) {
@@ -324,8 +329,22 @@ var _ = Describe("A gang", func() {
 		}).WithContext(ctx).Should(Succeed())
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `ReplicatedJob "workers" is in the user-created gang "mine"`)
 		Expect(podGroups(ctx, Default, js)).To(BeEmpty())
+		kept := &schedulingv1alpha2.PodGroup{}
+		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(own), kept)).To(Succeed())
+		Expect(kept.Spec).To(Equal(own.Spec))
+		Expect([]map[string]string{kept.Labels, kept.Annotations}).To(Equal([]map[string]string{own.Labels, own.Annotations}))
+		Expect(kept.OwnerReferences).To(BeEmpty())
 	}, SpecTimeout(patience))
 })
+
+// awaitHandled waits until the controllers have handled all earlier writes: the manager releases another JobSet after that, and the scheduler places its pod.
+// Each watch delivers changes in their order.
+func awaitHandled(ctx context.Context) {
+	GinkgoHelper()
+	probe := newJobSet("probe", role{name: "main", replicas: 1, pods: 1})
+	submit(ctx, probe)
+	expectBound(ctx, probe, "none: 1 of 1")
+}
 
 // fail makes a pod of a ReplicatedJob fail.
 func fail(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) {

@@ -80,6 +80,15 @@ func expectPods(ctx context.Context, js *jobsetapi.JobSet, show func(*corev1.Pod
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// expectNoGroups checks that a JobSet has no PodGroup in any API. Its Jobs are released only when the objects of its gangs exist.
+func expectNoGroups(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	Expect(podGroups(ctx, Default, js)).To(BeEmpty())
+	for _, apiVersion := range []string{coscheduling, volcano, koordinator} {
+		Expect(groupsOf(ctx, Default, js, apiVersion)).To(BeEmpty(), apiVersion)
+	}
+}
+
 func fieldsOf(fields ...string) func(*unstructured.Unstructured) string {
 	return func(group *unstructured.Unstructured) string {
 		spec, _ := group.Object["spec"].(map[string]any)
@@ -149,7 +158,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		expectPods(ctx, js, func(pod *corev1.Pod) string { return pod.Labels["kai.scheduler/queue"] },
 			"driver kai-scheduler research: 0 of 1", "workers kai-scheduler research: 0 of 2")
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang, whose PodGroups KAI makes")
-		Expect(podGroups(ctx, Default, js)).To(BeEmpty())
+		expectNoGroups(ctx, js)
 	}, SpecTimeout(patience))
 
 	It("has no gang object if its LocalQueue names provider None", func(ctx SpecContext) {
@@ -157,6 +166,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		submit(ctx, js)
 		expectPods(ctx, js, func(*corev1.Pod) string { return "" }, "workers default-scheduler : 12 of 13")
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "names a scheduler that does")
+		expectNoGroups(ctx, js)
 	}, SpecTimeout(patience))
 
 	It("is refused if its provider is unknown", func(ctx SpecContext) {

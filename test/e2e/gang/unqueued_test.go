@@ -56,6 +56,7 @@ var _ = Describe("A gang of a JobSet without a queue", func() {
 		js.Labels, js.Spec.StartupPolicy = nil, &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
 		expectCondition(ctx, js, jobsetstatus.StageInProgress, metav1.ConditionFalse, "can never start")
+		awaitHandled(ctx)
 		Expect(podsOf(ctx, Default, js)).To(BeEmpty())
 	}, SpecTimeout(patience))
 

@@ -201,6 +201,8 @@ var _ = Describe("A gang of a stage", func() {
 			g.Expect(stages.Items).To(HaveLen(1))
 			g.Expect(apimeta.IsStatusConditionTrue(stages.Items[0].Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "it gives back what it holds")
 		}).WithContext(ctx).Should(Succeed())
+		awaitHandled(ctx)
+		Expect(bound(ctx, Default, js)).To(ConsistOf("closed-driver-0-r0: 2 of 2"), "no pod of the workers has been created")
 
 		By("resuming the queue")
 		lift(ctx)

@@ -21,12 +21,14 @@ var _ = Describe("A group of a JobSet without a queue", func() {
 		submit(ctx, js)
 		expectWaiting(ctx, js, 4)
 		expectCondition(ctx, js, metav1.ConditionFalse, "WaitingForPods", "main containers wait until all 5 pods of the group have started")
+		expectCounted(ctx, js, "workers", "4 of 5 pods")
 		Expect(configMapOf(ctx, Default, js).Data).NotTo(HaveKey("released"))
 		startLate(ctx, js, "driver", 1)
 		expectReleased(ctx, js, "workers", "driver")
 		endPod(ctx, podOf(ctx, js, "driver"), 3)
 		expectCondition(ctx, js, metav1.ConditionFalse, "WaitingForPods", "")
 		expectWaiting(ctx, js, 4)
+		expectCounted(ctx, js, "workers", "4 of 5 pods")
 		startLate(ctx, js, "driver", 1)
 		expectReleased(ctx, js, "workers", "driver")
 	}, SpecTimeout(patience))
@@ -64,7 +66,7 @@ var _ = Describe("A group of a JobSet without a queue", func() {
 			g.Expect(configMap.Data).To(HaveKeyWithValue("pods", "300"))
 		}).WithContext(ctx).Should(Succeed())
 	},
-		Entry("story 1", SpecTimeout(patience), "story-1", 3),
-		Entry("story 2", SpecTimeout(patience), "story-2", 4),
+		Entry("story 1", SpecTimeout(muchPatience), "story-1", 3),
+		Entry("story 2", SpecTimeout(muchPatience), "story-2", 4),
 	)
 })

@@ -11,7 +11,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,6 +100,33 @@ func (t team) havePods(ctx context.Context, key, value string, want map[string]i
 const running = string(corev1.PodRunning)
 
 var _ = Describe("A Deployment that names a queue", func() {
+	It("has no back-off and no retries when its pods were only preempted", func(ctx SpecContext) {
+		t := newTeam(ctx, "10", "0")
+		second := kueue.ResourceFlavorReference(t.name + "-second")
+		Expect(env.Admin.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: string(second)}})).To(Succeed())
+		Eventually(func(g Gomega) {
+			var queue kueue.ClusterQueue
+			g.Expect(env.Admin.Get(ctx, client.ObjectKey{Name: t.name}, &queue)).To(Succeed())
+			cpus := &queue.Spec.ResourceGroups[0]
+			cpus.Flavors = append(cpus.Flavors, kueue.FlavorQuotas{Name: second, Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: resource.MustParse("9")}}})
+			g.Expect(env.Admin.Update(ctx, &queue)).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
+		selector, template := t.template()
+		submitAs(ctx, t.tenant(ctx), &appsv1.Deployment{ObjectMeta: t.queued(), Spec: appsv1.DeploymentSpec{Replicas: new(int32(10)), Selector: selector, Template: template}})
+		t.expectStates(ctx, map[string]int{running: 10})
+		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
+		Expect(env.Admin.Create(ctx, class)).To(Succeed())
+		urgent, all := t.member("urgent", 0).label(apis.PriorityClassLabel, class.Name), corev1.ResourceList{"cpu": resource.MustParse("10")}
+		urgent.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: all, Limits: all}
+		create(ctx, urgent)
+		t.expectPods(ctx, "urgent", "urgent=running")
+		t.expectStates(ctx, map[string]int{running: 9, "gated": 1})
+		Expect(t.workloads(ctx, Default)).To(HaveEach(HaveField("Status.RequeueState", BeNil())))
+		var events eventsv1.EventList
+		Expect(env.Admin.List(ctx, &events, client.InNamespace(t.name))).To(Succeed())
+		Expect(events.Items).NotTo(ContainElement(HaveField("Reason", "EvictedDueToPodsReadyTimeout")))
+	}, SpecTimeout(specTimeout))
+
 	It("runs as many pods as its quota has room for, through scaling, failures, rollouts and another queue", func(ctx SpecContext) {
 		t, other := newTeam(ctx, "2", "0"), newTeam(ctx, "2", "0")
 		t.localQueue(ctx, "other", other)

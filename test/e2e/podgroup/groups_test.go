@@ -74,6 +74,16 @@ var _ = Describe("Two roles of Koordinator", func() {
 		first := ofGang(Default, "gang-b")
 		Expect(first).To(HaveLen(1))
 
+		uids := func(role string) (all []types.UID) {
+			for _, p := range t.pods(ctx, Default) {
+				if p.Labels["made-by"] == role {
+					all = append(all, p.UID)
+				}
+			}
+			return all
+		}
+		before := uids("gang-a")
+
 		By("evicting one of them, which is admitted again")
 		activate := func(active bool) {
 			patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec":{"active":%t}}`, active)))
@@ -83,6 +93,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 		t.expectCount(ctx, "gang-b", "gated", 2)
 		activate(true)
 		t.expectCount(ctx, "gang-b", string(corev1.PodRunning), 2)
+		Expect(uids("gang-a")).To(ConsistOf(before), "the pods of the other role run on")
 
 		By("recreating the other role")
 		withdraw(ctx, a)

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -18,7 +19,7 @@ import (
 
 // job creates a Job that fails at the first failed pod, except for preempted ones. Its pods run until they are deleted.
 func (t team) job(name string, pods int32, member pod) *batchv1.Job {
-	member.label("made-by", name).annotate(controlplane.FakeGangExit, controlplane.FakeExitNever)
+	member.label("made-by", name).annotate(controlplane.FakeGangExit, controlplane.FakeExitNever).annotate(controlplane.FakeGangStopAfter, "3600") // killDeleted ends them
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: name}, Spec: batchv1.JobSpec{
 		Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0)),
 		PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
@@ -78,6 +79,13 @@ var _ = Describe("A gang of pods created by a Job", func() {
 		By("finishing the JobSet")
 		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+		Eventually(func(g Gomega) {
+			g.Expect(t.pods(ctx, g)).To(HaveEach(HaveField("DeletionTimestamp", BeNil())), "the Job controller has counted the pods that were preempted")
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(job), job)).To(Succeed())
+			uncounted := job.Status.UncountedTerminatedPods
+			g.Expect(uncounted == nil || len(uncounted.Failed) == 0).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
+		Expect(job.Status.Failed).To(BeZero(), fmt.Sprint(job.Status.Conditions))
 	}, SpecTimeout(specTimeout))
 
 	It("starts again without a pod that has succeeded while it was preempted", func(ctx SpecContext) {
@@ -136,5 +144,49 @@ var _ = Describe("A gang of pods created by a Job", func() {
 		for _, w := range t.workloads(ctx, Default) {
 			t.expectFinished(ctx, w.Name)
 		}
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A gang of pods of a Job that terminate slowly", func() {
+	It("does not use its quota twice when a pod is deleted, or its Job is suspended and resumed", func(ctx SpecContext) {
+		t := newTeam(ctx, "3", "0")
+		job := t.job("low", 3, t.member("", 0).label(apis.PodGroupNameLabel, "low").annotate(apis.PodGroupTotalCountAnnotation, "3"))
+		job.Spec.PodFailurePolicy, job.Spec.BackoffLimit = nil, new(int32(9)) // it replaces pods that still terminate
+		submitJob(ctx, job)
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+		expectGated := func(running, gated int) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				counts := map[string]int{}
+				for _, p := range t.pods(ctx, g) {
+					switch {
+					case len(p.Spec.SchedulingGates) > 0:
+						counts["gated"]++
+					case p.DeletionTimestamp != nil:
+						counts["terminating"]++
+					default:
+						counts["running"]++
+					}
+				}
+				g.Expect(counts["gated"]).To(Equal(gated))
+				g.Expect(counts["running"]).To(Equal(running))
+				g.Expect(counts["terminating"]).To(Equal(3 - running))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		Expect(env.Admin.Delete(ctx, &t.pods(ctx, Default)[0])).To(Succeed())
+		expectGated(2, 1)
+		for _, suspend := range []string{"true", "false"} {
+			Expect(env.Admin.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":`+suspend+`}}`)))).To(Succeed())
+		}
+		expectGated(0, 3)
+		t.expectUsage(ctx, "cpu", 3)
+		Eventually(func(g Gomega) {
+			t.killDeleted(ctx, g)
+			g.Expect(t.count(ctx, g, "low")).To(Equal(map[string]int{string(corev1.PodRunning): 3}))
+		}).WithContext(ctx).Should(Succeed())
+		for _, p := range t.pods(ctx, Default) {
+			t.end(ctx, corev1.PodSucceeded, p.Name)
+		}
+		t.expectUsage(ctx, "cpu", 0)
 	}, SpecTimeout(specTimeout))
 })

@@ -72,6 +72,15 @@ func (t team) empty(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// awaitHandled waits until the controllers have handled all earlier writes: a pod of another team gets quota and a node after that. Each watch delivers changes
+// in their order. A spec that something does not happen calls it before its last check, which could not fail before the manager has had the opportunity.
+func awaitHandled(ctx context.Context) {
+	GinkgoHelper()
+	other := newTeam(ctx, "1", "0")
+	create(ctx, other.member("probe", 0))
+	other.expectPods(ctx, "probe", "probe=running")
+}
+
 // A pod describes a pod of a gang to create.
 type pod struct{ *corev1.Pod }
 

@@ -72,6 +72,15 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Ordered, func() {
 		expectNoted(ctx, group, `No quota is reserved for PodGroup "early": it has annotation`)
 		Expect(group.GetAnnotations()).To(HaveKeyWithValue(apis.KoordinatorTimeoutAnnotation, "true"))
 		t.expectUsage(ctx, "cpu", 0)
+		By("running another gang on all quota meanwhile")
+		other := func(name string) pod { return t.member(name, 0).koordinator("name", "other", "min-available", "2") }
+		create(ctx, other("other-0"), other("other-1"))
+		t.expectPods(ctx, "other-", "other-0=running", "other-1=running")
+		t.end(ctx, corev1.PodSucceeded, "other-0", "other-1")
+		t.expectUsage(ctx, "cpu", 0)
+		awaitHandled(ctx)
+		Expect(t.usage(ctx, Default, "cpu")).To(BeZero())
+		By("creating its pods")
 		in := func(name string) pod { return t.member(name, 0).label(apis.KoordinatorLabel, "early") }
 		create(ctx, in("p-0"), in("p-1"))
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")

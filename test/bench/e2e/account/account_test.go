@@ -68,25 +68,6 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestOver(t *testing.T) {
-	var b account.Book
-	steps := []struct {
-		state account.State
-		want  int
-	}{
-		{account.State{}, 0},
-		{account.State{Held: 1, Admitted: true}, 0},
-		{account.State{Held: 1, Admitted: true, Finished: true}, 0},
-		{account.State{Admitted: true, Finished: true}, 1},
-	}
-	for i, step := range steps {
-		b.See(at(float64(i)), "a", step.state)
-		if got := b.Over(); got != step.want {
-			t.Errorf("Over() = %d after %+v, want %d", got, step.state, step.want)
-		}
-	}
-}
-
 // What comes out of order counts from the latest time, and what was admitted again keeps its first time.
 func TestLateAndAgain(t *testing.T) {
 	var b account.Book

@@ -1,11 +1,6 @@
 package lab_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,57 +10,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
-	"github.com/tranche-dev/tranche/test/controlplane"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden file")
-
-// What the documented figures are about.
-func TestSeedOne(t *testing.T) {
-	var out strings.Builder
-	for _, s := range lab.Draw(1, 24) {
-		fmt.Fprintf(&out, "%5.1fs %s/%s\n", s.After.Seconds(), s.JobSet.Namespace, s.JobSet.Name)
-		for i := range s.JobSet.Spec.ReplicatedJobs {
-			fmt.Fprintf(&out, "         %s\n", describe(&s.JobSet.Spec.ReplicatedJobs[i]))
-		}
-	}
-	path := filepath.Join("testdata", "seed-1.txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("Draw(1, 24); -update rewrites the golden file: -want +got\n%s", diff)
-	}
-}
-
-func describe(job *jobsetapi.ReplicatedJob) string {
-	pod := &job.Template.Spec.Template
-	requests := pod.Spec.Containers[0].Resources.Requests
-	text := fmt.Sprintf("%s: %d pods", job.Name, *job.Template.Spec.Parallelism)
-	if gpus := requests.Name(lab.GPU, "").Value(); gpus > 0 {
-		text += fmt.Sprintf(" with %d GPUs", gpus)
-	}
-	if pool := pod.Spec.NodeSelector["accelerator"]; pool != "" {
-		text += " of " + pool
-	}
-	runs := pod.Annotations[controlplane.FakeRunTime]
-	if pod.Annotations[controlplane.FakeExit] == controlplane.FakeExitNever {
-		runs = "until deleted"
-	}
-	text += fmt.Sprintf(", ready after %s, %s", pod.Annotations[controlplane.FakeReadyAfter], runs)
-	for _, other := range job.DependsOn {
-		text += fmt.Sprintf("; after %s is %s", other.Name, other.Status)
-	}
-	return text
-}
 
 // Each JobSet has stages, and can be admitted as a whole: otherwise one of the two runs would never end.
 func TestEveryJobSetCanRunBothWays(t *testing.T) {
@@ -130,7 +76,7 @@ func TestReclaimable(t *testing.T) {
 // The pods of each ReplicatedJob go where its own pod set was admitted.
 func TestResume(t *testing.T) {
 	js := lab.Draw(1, 2)[1].JobSet
-	lab.Suspended(js)
+	js.Spec.Suspend = new(true)
 	flavors := func(names ...string) map[corev1.ResourceName]kueue.ResourceFlavorReference {
 		assigned := map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "cpu"}
 		for _, name := range names {

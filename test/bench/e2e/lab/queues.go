@@ -3,13 +3,17 @@
 package lab
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/snapshot"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 const (
@@ -64,47 +68,36 @@ func NodePools() []controlplane.NodePool {
 	}
 }
 
-// Queues are the flavors and the objects of the tenants, in the order of creation. Preemption is off.
-func Queues() []client.Object {
-	objects := []client.Object{&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}}
-	for _, name := range []string{a100, h100} {
-		objects = append(objects, &kueue.ResourceFlavor{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: kueue.ResourceFlavorSpec{
-				NodeLabels:  map[string]string{poolLabel: name},
-				Tolerations: []corev1.Toleration{{Key: string(GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
-			},
-		})
+// Queues are the flavors and the objects of the tenants. Preemption is off.
+func Queues() *snapshot.Snapshot {
+	all := &snapshot.Snapshot{}
+	for _, name := range []string{"cpu", a100, h100} {
+		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		if name != "cpu" {
+			flavor.Spec.NodeLabels = map[string]string{poolLabel: name}
+			flavor.Spec.Tolerations = []corev1.Toleration{{Key: string(GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
+		}
+		all.ResourceFlavors = append(all.ResourceFlavors, flavor)
 	}
 	for _, t := range tenants() {
-		objects = append(objects,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.name}},
-			t.clusterQueue(),
-			&kueue.LocalQueue{
-				ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: queueName},
-				Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.name)},
-			},
-		)
+		all.Namespaces = append(all.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.name, UID: types.UID(t.name)}})
+		all.ClusterQueues = append(all.ClusterQueues, t.clusterQueue())
+		all.LocalQueues = append(all.LocalQueues, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: queueName, UID: types.UID(t.name + "/" + queueName)},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.name)},
+		})
 	}
-	return objects
+	return all
 }
 
 func (t *tenant) clusterQueue() *kueue.ClusterQueue {
-	flavor := func(name string, r corev1.ResourceName, nominal int64) kueue.FlavorQuotas {
-		return kueue.FlavorQuotas{
-			Name: kueue.ResourceFlavorReference(name), Resources: []kueue.ResourceQuota{{Name: r, NominalQuota: amount(nominal)}},
-		}
-	}
-	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.name}}
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.name, UID: types.UID(t.name)}}
 	q.Spec.CohortName = cohort
 	q.Spec.QueueingStrategy = kueue.BestEffortFIFO
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 	q.Spec.ResourceGroups = []kueue.ResourceGroup{
-		{CoveredResources: []corev1.ResourceName{corev1.ResourceCPU}, Flavors: []kueue.FlavorQuotas{flavor("cpu", corev1.ResourceCPU, t.cpus)}},
-		{
-			CoveredResources: []corev1.ResourceName{GPU},
-			Flavors:          []kueue.FlavorQuotas{flavor(a100, GPU, t.a100), flavor(h100, GPU, t.h100)},
-		},
+		sample.ResourceGroup(corev1.ResourceCPU, "cpu", fmt.Sprint(t.cpus)),
+		sample.ResourceGroup(GPU, a100, fmt.Sprint(t.a100), h100, fmt.Sprint(t.h100)),
 	}
 	return q
 }

@@ -17,11 +17,6 @@ func Queued(js *jobsetapi.JobSet) {
 	js.Labels = map[string]string{apis.QueueLabel: queueName}
 }
 
-// Suspended returns a JobSet that waits until a client resumes it as a whole.
-func Suspended(js *jobsetapi.JobSet) {
-	js.Spec.Suspend = new(true)
-}
-
 // Whole returns the quota Workload that Kueue creates for a JobSet: one pod set for each ReplicatedJob, with all of its pods. It has the
 // name of the JobSet.
 func Whole(js *jobsetapi.JobSet) *kueue.Workload {
@@ -61,10 +56,8 @@ func Reclaimable(js *jobsetapi.JobSet) []kueue.ReclaimablePod {
 func Resume(js *jobsetapi.JobSet, admission *kueue.Admission) {
 	js.Spec.Suspend = new(false)
 	flavors := map[string]*kueue.ResourceFlavor{}
-	for _, object := range Queues() {
-		if flavor, ok := object.(*kueue.ResourceFlavor); ok {
-			flavors[flavor.Name] = flavor
-		}
+	for _, flavor := range Queues().ResourceFlavors {
+		flavors[flavor.Name] = flavor
 	}
 	for i := range js.Spec.ReplicatedJobs {
 		pod := &js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
+	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
 )
 
 const ms = time.Millisecond
@@ -21,11 +23,10 @@ type fact struct {
 }
 
 // Two ClusterQueues of 10 in one cohort, of which each may use 15; the small ask for 5, the large for 10.
-func config(order ledger.Order) ledger.Config {
-	return ledger.Config{
-		Trees: []int{0, 0}, QueueLimit: 15, TreeLimit: 20, Order: order, Grace: 50 * ms,
-		Classes: []ledger.Class{{Amount: 5, Priority: 1}, {Amount: 10, Priority: 2}},
-	}
+func load() *shape.Shape {
+	s := &shape.Shape{Cohorts: 1, QueuesPerCohort: 2, Classes: []shape.Class{{CPU: resource.MustParse("5m")}, {CPU: resource.MustParse("10m")}}}
+	s.Queue.NominalCPU, s.Queue.BorrowingLimitCPU = resource.MustParse("10m"), resource.MustParse("5m")
+	return s
 }
 
 func lives() []ledger.Life {
@@ -38,87 +39,6 @@ func large(queue int) ledger.Charge { return ledger.Charge{Queue: queue, Amount:
 func play(l *ledger.Ledger, facts []fact) {
 	for _, f := range facts {
 		l.See(f.at, f.life, f.standing, f.charge)
-	}
-}
-
-func TestIdle(t *testing.T) {
-	tests := map[string]struct {
-		order ledger.Order
-		facts []fact
-		want  ledger.Idleness
-	}{
-		"used at once": {facts: []fact{
-			{0, 0, ledger.Waiting, ledger.Charge{}}, {50 * ms, 0, ledger.Holding, small(0)}, {100 * ms, 0, ledger.Finished, ledger.Charge{}},
-		}},
-		"from the grace on": {facts: []fact{
-			{0, 0, ledger.Waiting, ledger.Charge{}}, {75 * ms, 0, ledger.Holding, small(0)}, {100 * ms, 0, ledger.Finished, ledger.Charge{}},
-		}, want: ledger.Idleness{Share: 0.25, Longest: 25 * ms}},
-		"still waiting at the end": {facts: []fact{
-			{0, 0, ledger.Waiting, ledger.Charge{}}, {75 * ms, 4, ledger.Waiting, ledger.Charge{}}, {100 * ms, 4, ledger.Holding, small(1)},
-		}, want: ledger.Idleness{Share: 0.5, Longest: 50 * ms}},
-		"another one is served in between": {facts: []fact{
-			{0, 0, ledger.Waiting, ledger.Charge{}},
-			{70 * ms, 1, ledger.Waiting, ledger.Charge{}},
-			{80 * ms, 1, ledger.Holding, small(0)},
-			{200 * ms, 0, ledger.Holding, small(0)},
-		}, want: ledger.Idleness{Share: 0.75, Longest: 150 * ms}},
-		"full queue, free cohort": {facts: []fact{
-			{0, 0, ledger.Waiting, ledger.Charge{}},
-			{0, 0, ledger.Holding, small(0)},
-			{0, 2, ledger.Waiting, ledger.Charge{}},
-			{0, 2, ledger.Holding, large(0)},
-			{0, 1, ledger.Waiting, ledger.Charge{}},
-			{100 * ms, 2, ledger.Finished, ledger.Charge{}},
-			{150 * ms, 1, ledger.Holding, small(0)},
-		}},
-		"full cohort, free queue": {facts: []fact{
-			{0, 3, ledger.Waiting, ledger.Charge{}},
-			{0, 3, ledger.Holding, large(1)},
-			{0, 2, ledger.Waiting, ledger.Charge{}},
-			{0, 2, ledger.Holding, large(0)},
-			{0, 1, ledger.Waiting, ledger.Charge{}},
-			{100 * ms, 2, ledger.Finished, ledger.Charge{}},
-			{200 * ms, 1, ledger.Holding, small(0)},
-		}, want: ledger.Idleness{Share: 0.25, Longest: 50 * ms}},
-		"too large for what is free": {facts: []fact{
-			{0, 3, ledger.Waiting, ledger.Charge{}},
-			{0, 3, ledger.Holding, large(1)},
-			{0, 4, ledger.Waiting, ledger.Charge{}},
-			{0, 4, ledger.Holding, small(1)},
-			{0, 2, ledger.Waiting, ledger.Charge{}},
-			{500 * ms, 4, ledger.Finished, ledger.Charge{}},
-			{550 * ms, 2, ledger.Holding, large(0)},
-		}},
-		"the first bars the way in a strict queue": {order: ledger.Strict, facts: []fact{
-			{0, 3, ledger.Waiting, ledger.Charge{}},
-			{0, 3, ledger.Holding, large(1)},
-			{0, 4, ledger.Waiting, ledger.Charge{}},
-			{0, 4, ledger.Holding, small(1)},
-			{0, 2, ledger.Waiting, ledger.Charge{}},
-			{0, 0, ledger.Waiting, ledger.Charge{}},
-			{500 * ms, 4, ledger.Finished, ledger.Charge{}},
-		}},
-		"the first does not bar the way elsewhere": {facts: []fact{
-			{0, 3, ledger.Waiting, ledger.Charge{}},
-			{0, 3, ledger.Holding, large(1)},
-			{0, 4, ledger.Waiting, ledger.Charge{}},
-			{0, 4, ledger.Holding, small(1)},
-			{0, 2, ledger.Waiting, ledger.Charge{}},
-			{0, 0, ledger.Waiting, ledger.Charge{}},
-			{500 * ms, 4, ledger.Finished, ledger.Charge{}},
-		}, want: ledger.Idleness{Share: 0.9, Longest: 450 * ms}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			l := ledger.New(config(test.order), lives())
-			play(l, test.facts)
-			if diff := cmp.Diff(test.want, l.Idle()); diff != "" {
-				t.Errorf("Idle(): -want +got\n%s", diff)
-			}
-			if v := l.Violations(); len(v) > 0 {
-				t.Errorf("Violations() = %q", v)
-			}
-		})
 	}
 }
 
@@ -139,17 +59,17 @@ func TestViolations(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			l := ledger.New(config(ledger.Overtaking), lives())
+			l := ledger.New(load(), lives())
 			play(l, test.facts)
-			if got := strings.Join(l.Violations(), "\n"); !strings.Contains(got, test.want) || len(l.Violations()) != 1 {
-				t.Errorf("Violations() = %q, want one of %q", got, test.want)
+			if got := strings.Join(l.Violations, "\n"); !strings.Contains(got, test.want) || len(l.Violations) != 1 {
+				t.Errorf("Violations = %q, want one of %q", got, test.want)
 			}
 		})
 	}
 }
 
 func TestCounts(t *testing.T) {
-	l := ledger.New(config(ledger.Overtaking), lives())
+	l := ledger.New(load(), lives())
 	play(l, []fact{
 		{0, 0, ledger.Waiting, ledger.Charge{}},
 		{10 * ms, 0, ledger.Holding, small(0)},
@@ -160,8 +80,8 @@ func TestCounts(t *testing.T) {
 		{75 * ms, 1, ledger.Holding, small(0)},
 		{90 * ms, 0, ledger.Finished, ledger.Charge{}},
 	})
-	if l.Admissions() != 3 || l.Finished() != 1 || l.Standing(1) != ledger.Holding || l.Standing(2) != ledger.Unseen {
-		t.Errorf("%d admissions, %d finished, standings %d and %d", l.Admissions(), l.Finished(), l.Standing(1), l.Standing(2))
+	if l.Admissions != 3 || l.Finished != 1 || l.Standing(1) != ledger.Holding || l.Standing(2) != ledger.Unseen {
+		t.Errorf("%d admissions, %d finished, standings %d and %d", l.Admissions, l.Finished, l.Standing(1), l.Standing(2))
 	}
 	if diff := cmp.Diff([]time.Duration{10 * ms, 45 * ms}, l.Latencies(0)); diff != "" {
 		t.Errorf("Latencies(0): -want +got\n%s", diff)

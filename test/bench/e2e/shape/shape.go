@@ -15,9 +15,9 @@ import (
 
 // A Shape is the content of one file.
 type Shape struct {
-	// Cohorts is how many cohorts there are. With 0 every ClusterQueue stands alone.
+	// Cohorts is how many cohorts there are.
 	Cohorts int `json:"cohorts"`
-	// QueuesPerCohort is how many ClusterQueues each cohort has, or how many there are if there are no cohorts.
+	// QueuesPerCohort is how many ClusterQueues each cohort has.
 	QueuesPerCohort int `json:"queuesPerCohort"`
 	// Queue describes all ClusterQueues.
 	Queue Queue `json:"queue"`
@@ -31,8 +31,8 @@ type Queue struct {
 	Strategy kueue.QueueingStrategy `json:"strategy"`
 	// NominalCPU is its quota.
 	NominalCPU resource.Quantity `json:"nominalCPU"`
-	// BorrowingLimitCPU bounds what it may borrow. It is required with cohorts, and must be absent without.
-	BorrowingLimitCPU *resource.Quantity `json:"borrowingLimitCPU,omitempty"`
+	// BorrowingLimitCPU bounds what it may borrow.
+	BorrowingLimitCPU resource.Quantity `json:"borrowingLimitCPU"`
 	// ReclaimWithinCohort and WithinClusterQueue are its preemption policies.
 	ReclaimWithinCohort kueue.PreemptionPolicy `json:"reclaimWithinCohort"`
 	WithinClusterQueue  kueue.PreemptionPolicy `json:"withinClusterQueue"`
@@ -76,12 +76,11 @@ func (s *Shape) validate() error {
 		}
 	}
 	q := &s.Queue
-	require(s.Cohorts >= 0, "cohorts is %d, must not be negative", s.Cohorts)
+	require(s.Cohorts > 0, "cohorts is %d, must be positive", s.Cohorts)
 	require(s.QueuesPerCohort > 0, "queuesPerCohort is %d, must be positive", s.QueuesPerCohort)
 	require(q.Strategy == kueue.StrictFIFO || q.Strategy == kueue.BestEffortFIFO, "queue.strategy is %q, must be StrictFIFO or BestEffortFIFO", q.Strategy)
 	require(q.NominalCPU.Sign() > 0, "queue.nominalCPU is %s, must be positive", &q.NominalCPU)
-	require((q.BorrowingLimitCPU != nil) == (s.Cohorts > 0), "queue.borrowingLimitCPU must be there with cohorts, and only with cohorts")
-	require(q.BorrowingLimitCPU == nil || q.BorrowingLimitCPU.Sign() >= 0, "queue.borrowingLimitCPU must not be negative")
+	require(q.BorrowingLimitCPU.Sign() >= 0, "queue.borrowingLimitCPU must not be negative")
 	require(q.LocalQueues > 0, "queue.localQueues is %d, must be positive", q.LocalQueues)
 	require(len(s.Classes) > 0, "there are no classes")
 	names := map[string]struct{}{}
@@ -93,7 +92,7 @@ func (s *Shape) validate() error {
 		require(c.Count > 0, "class %s: count is %d, must be positive", c.Name, c.Count)
 		require(c.Every.Duration >= 0, "class %s: every is %s, must not be negative", c.Name, c.Every.Duration)
 		require(c.Runs.Duration > 0, "class %s: runs is %s, must be positive", c.Name, c.Runs.Duration)
-		require(c.CPU.Sign() > 0 && c.CPU.MilliValue() <= s.queueLimit(), "class %s: cpu is %s, must be positive and fit a queue", c.Name, &c.CPU)
+		require(c.CPU.Sign() > 0 && c.CPU.MilliValue() <= s.QueueLimit(), "class %s: cpu is %s, must be positive and fit a queue", c.Name, &c.CPU)
 	}
 	return errors.Join(problems...)
 }
@@ -106,23 +105,10 @@ func (s *Shape) AllAtOnce() {
 }
 
 // Queues is how many ClusterQueues there are.
-func (s *Shape) Queues() int { return max(s.Cohorts, 1) * s.QueuesPerCohort }
+func (s *Shape) Queues() int { return s.Cohorts * s.QueuesPerCohort }
 
-// Trees is how many groups of ClusterQueues there are that share no quota with each other.
-func (s *Shape) Trees() int {
-	if s.Cohorts == 0 {
-		return s.QueuesPerCohort
-	}
-	return s.Cohorts
-}
-
-// Tree is the index of the group that a ClusterQueue belongs to.
-func (s *Shape) Tree(queue int) int {
-	if s.Cohorts == 0 {
-		return queue
-	}
-	return queue / s.QueuesPerCohort
-}
+// Tree is the index of the cohort that a ClusterQueue belongs to.
+func (s *Shape) Tree(queue int) int { return queue / s.QueuesPerCohort }
 
 // Lives is how many quota Workloads are submitted.
 func (s *Shape) Lives() int {
@@ -133,18 +119,14 @@ func (s *Shape) Lives() int {
 	return n * s.Queues()
 }
 
-// Limits returns, in thousandths of a CPU, the most that may be used in a ClusterQueue and in the tree that it belongs to.
-func (s *Shape) Limits() (queue, tree int64) {
-	return s.queueLimit(), s.Queue.NominalCPU.MilliValue() * int64(s.Queues()/s.Trees())
+// QueueLimit is the most that may be used in a ClusterQueue, in thousandths of a CPU.
+func (s *Shape) QueueLimit() int64 {
+	limit := s.Queue.NominalCPU.MilliValue()
+	return min(limit+s.Queue.BorrowingLimitCPU.MilliValue(), s.TreeLimit())
 }
 
-func (s *Shape) queueLimit() int64 {
-	limit := s.Queue.NominalCPU.MilliValue()
-	if s.Queue.BorrowingLimitCPU == nil {
-		return limit
-	}
-	return min(limit+s.Queue.BorrowingLimitCPU.MilliValue(), limit*int64(s.QueuesPerCohort))
-}
+// TreeLimit is the same in a cohort.
+func (s *Shape) TreeLimit() int64 { return s.Queue.NominalCPU.MilliValue() * int64(s.QueuesPerCohort) }
 
 // QuotaBound is how long it takes with all quota in use all the time. Every queue gets the same, so that none has quota to lend in
 // the long run.
