@@ -2,17 +2,21 @@ package tranche_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/apis"
 	config "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/test/constant"
 	"github.com/tranche-dev/tranche/test/document"
 )
 
@@ -35,6 +39,22 @@ func TestDocumentLinks(t *testing.T) {
 			}
 			if anchor != "" && !slices.Contains(anchors(t, target), anchor) {
 				t.Errorf("%s links to %s: %s has no such heading", file, found[1], target)
+			}
+		}
+	}
+}
+
+// TestDocumentLineLength: a paragraph has lines of at most 100 characters, so that a difference shows what has changed. The reference is generated.
+func TestDocumentLineLength(t *testing.T) {
+	const most = 100
+	for file, text := range documents(t) {
+		if strings.HasPrefix(file, "docs/reference/") {
+			continue
+		}
+		for line := range strings.SplitSeq(withoutBlocks(text), "\n") {
+			isFree := strings.HasPrefix(strings.TrimSpace(line), "|") || !strings.Contains(strings.TrimSpace(line), " ") || strings.HasPrefix(line, "    ")
+			if n := utf8.RuneCountInString(line); n > most && !isFree {
+				t.Errorf("%s: a line has %d characters, more than %d: %s", file, n, most, line)
 			}
 		}
 	}
@@ -210,9 +230,11 @@ func TestDocumentReasons(t *testing.T) {
 	text := read(t, file)
 	ours := sources(t)
 	for what, pattern := range map[string]string{
-		"reason of Kueue":            `kueue\.(?:Workload(?:QuotaReserved|Admitted|Finished)Reason|ClusterQueueActiveReason)([A-Z]\w+)`,
 		"reason of gangs or groups":  `(?m)^\tG(?:ang|roup)[A-Z]\w* += "([A-Z]\w+)"`,
-		"other reason":               `(?m)^\treason[A-Z]\w* += "([A-Z]\w+)"`,
+		"other reason":               `(?m)^(?:\t|const )(?:reason[A-Z]\w*|[A-Z]\w*Reason) += "([A-Z]\w+)"`,
+		"reason in place":            `\bReason: +"([A-Z]\w+)"`,
+		"reason of lost fields":      `(?m)^\tPruned[A-Z]\w* += "([A-Z]\w+)"`,
+		"certainty of a start":       `\bCertainty += "([A-Z]\w+)"`,
 		"reason of a gang of pods":   `Message\{"([A-Z]\w+)"`,
 		"reason of an Event":         `(?:normal|warning)\("([A-Z]\w+)", "`,
 		"reason of a LocalQueue":     `Activity\{(?:Status: )?metav1\.Condition\w+, (?:Reason: )?"([A-Z]\w+)"`,
@@ -229,11 +251,36 @@ func TestDocumentReasons(t *testing.T) {
 			}
 		}
 	}
+	for name, reason := range reasonsOfKueue(t) {
+		if regexp.MustCompile(`\bkueue\.`+name+`\b`).MatchString(ours) && !strings.Contains(text, "`"+reason+"`") {
+			t.Errorf("%s has no row for reason %s of Kueue", file, reason)
+		}
+	}
 	for _, match := range regexp.MustCompile(`(?m)^kind: ValidatingAdmissionPolicy\nmetadata:\n  name: (\S+)`).FindAllStringSubmatch(policies(t), -1) {
 		if match[1] != "tranche-keep-parameters" && !strings.Contains(text, "`"+match[1]+"`") {
 			t.Errorf("%s has no row for policy %s", file, match[1])
 		}
 	}
+}
+
+// reasonsOfKueue returns the reasons among the constants of Kueue's API by their names.
+func reasonsOfKueue(t *testing.T) map[string]string {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "sigs.k8s.io/kueue/apis/kueue/v1beta2").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := constant.Strings(t, strings.TrimSpace(string(dir)))
+	maps.DeleteFunc(reasons, func(name, _ string) bool {
+		isOther := slices.Contains([]string{
+			"WorkloadAnnotation", "WorkloadBlockedOnPreemptionGates", "WorkloadDeactivationTarget", "WorkloadPodsReady", "WorkloadPriorityClassKind",
+		}, name)
+		return isOther || !strings.HasPrefix(name, "Workload") && !strings.Contains(name, "Reason")
+	})
+	if len(reasons) < 50 {
+		t.Errorf("%d reasons of Kueue, want 50 at least: %v", len(reasons), reasons)
+	}
+	return reasons
 }
 
 // constantsOf returns a pattern of the declarations of all constants that another pattern finds.

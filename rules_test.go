@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
-	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -18,125 +16,35 @@ import (
 
 const module = "github.com/tranche-dev/tranche/"
 
-// layers lists, for each directory, the directories of this module that it may import besides its own.
-// The longest matching row counts. A trailing /* stands for the children of a directory.
-var layers = map[string][]string{
-	"apis":                {"apis"},
-	"queue":               {"apis", "queue/ranking"},
-	"queue/ranking":       {},
-	"admission/quota":     {"apis"},
-	"admission/stageplan": {"apis", "admission/quota"},
-	// quotaworkload holds the facts about a quota Workload that the engine and its lifecycle both read.
-	"admission/quotaworkload": {"apis", "admission/quota"},
-	"admission/charge":        {"apis"},
-	"admission/checkpoint":    {"apis"},
-	"admission/device":        {"apis"},
-	// podresources adds to a pod what the plan counts.
-	"admission/podresources":         {"apis", "admission/stageplan"},
-	"admission/flavor":               {"apis", "admission/quota"},
-	"admission/fairshare":            {"apis", "queue/ranking", "admission/quota"},
-	"admission/preempt":              {"apis", "queue/ranking", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
-	"admission/safety":               {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
-	"admission/internal/version":     {},
-	"admission/internal/decision":    engineLeaves(),
-	"admission/internal/demand":      engineLeaves("version"),
-	"admission/internal/queuespec":   engineLeaves("version"),
-	"admission/internal/settings":    engineLeaves("version", "queuespec"),
-	"admission/internal/unopened":    {},
-	"admission/internal/timer":       {"queue/ranking"},
-	"admission/internal/alternative": {"admission/quota"},
-	"admission/internal/sizehint":    {"admission/quota", "admission/flavor"},
-	"admission/internal/packing":     {"admission/quota", "admission/flavor"},
-	"admission/internal/unordered":   {},
-	"admission/internal/notice":      engineLeaves("decision"),
-	"admission/internal/cohorts":     engineLeaves("version"),
-	"admission/internal/model":       engineLeaves("cohorts", "notice", "unordered", "unopened", "timer", "alternative", "version", "decision", "demand", "queuespec", "settings"),
-	"admission/internal/backfill":    engineLeaves("model"),
-	"admission/internal/lookahead":   engineLeaves("decision", "demand", "model"),
-	"admission/internal/wording":     engineLeaves("decision", "model"),
-	"admission/internal/level":       engineLeaves("model"),
-	"admission/internal/quorum":      engineLeaves("decision", "model"),
-	"admission/internal/observe":     engineLeaves("cohorts", "notice", "version", "decision", "demand", "queuespec", "settings", "level", "model"),
-	"admission/internal/check":       engineLeaves("sizehint", "packing", "backfill", "lookahead", "wording", "level", "quorum", "version", "decision", "demand", "queuespec", "settings", "model"),
-	"admission/internal/verdict":     engineLeaves("decision", "settings", "model", "check"),
-	"admission/internal/cycle":       engineLeaves("notice", "version", "decision", "demand", "queuespec", "settings", "backfill", "model", "check"),
-	"admission/internal/report":      engineLeaves("cohorts", "backfill", "version", "decision", "demand", "queuespec", "settings", "model", "check"),
-	"admission":                      {"apis", "queue", "admission/*"},
-	"lifecycle": {
-		"apis", "admission/stageplan", "admission/quota", "admission/flavor", "admission/device", "admission/charge", "admission/podresources",
-		"admission/quotaworkload", "lifecycle/*",
-	},
-	// manifest reads what users write.
-	"manifest": {},
-	// snapshot holds the objects that the verbs answer about.
-	"snapshot":         {"apis", "manifest"},
-	"snapshot/collect": {"apis", "snapshot"},
-	// crd and policies only embed the manifests beside them.
-	"config": {},
-	// lint asks an engine about manifests, and the lifecycle for the quota Workloads of their JobSets.
-	"lint":              {"apis", "manifest", "snapshot", "admission", "admission/*", "lifecycle/*", "config/*", "lint/*"},
-	"simulator":         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*", "manifest", "snapshot"},
-	"simulator/unblock": {"apis", "admission", "simulator"},
-	// replay runs jobs that have arrived, and shadow compares the runs with what happened.
-	"simulator/replay": {"apis", "admission", "admission/*", "snapshot", "simulator", "simulator/internal/cluster", "simulator/internal/load"},
-	// trace makes arrivals of the lines of a trace, and summarizes their replays.
-	"simulator/trace":             {"apis", "admission/stageplan", "snapshot", "simulator/replay", "simulator/scenario"},
-	"shadow":                      {"apis", "admission/stageplan", "simulator/replay", "snapshot"},
-	"shadow/auditlog":             {"apis", "shadow", "snapshot"},
-	"shadow/live":                 {"apis", "shadow", "snapshot"},
-	"simulator/internal/timeline": {},
-	// plan compares two simulations, and writes Jobs as the admission policies do.
-	"plan":                              {"apis", "admission", "admission/charge", "lifecycle/childjob", "lifecycle/queuedjob", "simulator", "snapshot"},
-	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
-	"simulator/internal/jobcontrollers": {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
-	"simulator/internal/load":           {"apis", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/timeline"},
-	"simulator/internal/initial":        {"manifest", "simulator/internal/cluster"},
-	"simulator/internal/idle":           {"apis", "admission/*", "lifecycle/*", "snapshot", "simulator/internal/cluster"},
-	"simulator/internal/scope":          {"apis", "admission", "lifecycle/queuedjob", "snapshot", "simulator/internal/cluster"},
-	"simulator/internal/pastruns":       {"apis", "lifecycle/*", "snapshot"},
-	"simulator/internal/repeats":        {"apis", "admission", "admission/quotaworkload", "snapshot", "simulator/internal/cluster", "simulator/internal/manager"},
-	"simulator/internal/durations":      {"apis", "admission/quotaworkload", "lifecycle/*", "simulator/internal/cluster", "simulator/internal/pastruns"},
-	"simulator/internal/rest":           {"apis", "admission", "admission/quotaworkload", "simulator/internal/cluster"},
-	"simulator/internal/history":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
-	"simulator/internal/manager":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster"},
-	// dashboard answers from objects; its children read a cluster, serve the answers and have the page.
-	"dashboard":          {"apis", "queue", "admission/quota", "admission/quotaworkload", "admission/stageplan", "lifecycle/*", "dashboard/redact", "dashboard/internal/*"},
-	"dashboard/redact":   {},
-	"dashboard/internal": {"apis", "admission/quota"},
-	"dashboard/page":     {},
-	"dashboard/access":   {"dashboard"},
-	"dashboard/server":   {"apis", "dashboard", "dashboard/access", "snapshot"},
-	"dashboard/live":     {"apis", "admission/quotaworkload", "dashboard", "dashboard/server", "snapshot"},
-	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
-	// how to watch and what the API server has, for the controllers.
-	"controllers": {
-		"apis", "queue", "queue/ranking", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
-		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
-	},
-	// forecast simulates what follows from the cache.
-	"controllers/forecast": {
-		"apis", "queue/ranking", "admission", "admission/*", "lifecycle/*", "snapshot", "simulator", "controllers/metrics", "controllers/internal/informer",
-	},
-	// The dashboard of the manager is fed from its cache.
-	"controllers/dashboard": {
-		"apis", "admission", "admission/quotaworkload", "dashboard", "dashboard/*", "controllers/engine", "controllers/internal/informer",
-	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "controllers/*", "cmd/*", "shadow", "shadow/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "manifest", "snapshot", "snapshot/*", "lint", "plan", "dashboard", "dashboard/*", "test/*", "shadow", "shadow/*"},
-}
-
-// engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.
-func engineLeaves(inside ...string) []string {
-	allowed := []string{"apis", "queue", "queue/ranking"}
-	for _, child := range []string{
-		"quota", "stageplan", "quotaworkload", "charge", "device", "podresources", "flavor", "fairshare", "preempt", "safety",
-	} {
-		allowed = append(allowed, "admission/"+child)
-	}
-	for _, child := range inside {
-		allowed = append(allowed, "admission/internal/"+child)
-	}
-	return allowed
+// layers lists, for each directory, what it and those below it may import of this module besides themselves. The row of the nearest directory counts; one that
+// ends in /* is for each of its children, which are strangers to each other. An entry stands for a directory and those below, and with /* for those below alone.
+// That the packages of one row have an order among each other is up to the compiler, which allows no cycle.
+var layers = map[string]string{
+	"apis":      "",
+	"queue":     "apis",
+	"admission": "apis queue",
+	// The engine is no part of what comes next for an object.
+	"lifecycle": "apis admission/*",
+	// manifest reads what users write, and snapshot holds the objects that the verbs answer about.
+	"manifest": "",
+	"snapshot": "apis manifest",
+	"config":   "",
+	// These answer from objects.
+	"simulator": "apis queue admission lifecycle manifest snapshot",
+	"lint":      "apis admission lifecycle manifest snapshot config",
+	"plan":      "apis admission lifecycle snapshot simulator",
+	"shadow":    "apis admission/stageplan snapshot simulator/replay",
+	"dashboard": "apis queue admission/* lifecycle",
+	// Its children read a cluster, and serve the answers and the page.
+	"dashboard/*": "apis admission/* dashboard snapshot",
+	// Those that are named are no controllers: they know for the controllers how to decide, report, write and watch.
+	"controllers/*": "apis queue admission lifecycle controllers/engine controllers/events controllers/metrics controllers/gangobjects " +
+		"controllers/groupstart/barrier controllers/internal controllers/apiwatch controllers/webserver",
+	// Two simulate and show what is in the cache.
+	"controllers/forecast":  "apis queue admission lifecycle snapshot simulator controllers/metrics controllers/internal",
+	"controllers/dashboard": "apis admission dashboard controllers/engine controllers/internal controllers/webserver",
+	"cmd":                   "apis queue admission lifecycle manifest snapshot simulator lint plan shadow dashboard controllers config",
+	"test":                  "apis queue admission lifecycle manifest snapshot simulator lint plan shadow dashboard",
 }
 
 // pure packages may import these, the layers above, and no more.
@@ -181,22 +89,22 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// row returns the row of layers for a directory of this module.
-func row(dir string) (allowed []string, ok bool) {
+// row returns the row of layers for a directory of this module, and the directory for which it stands.
+func row(dir string) (allowed []string, own string, ok bool) {
 	for d := dir; d != "."; d = path.Dir(d) {
-		if allowed, ok = layers[d]; ok {
-			return allowed, true
+		for _, key := range []string{d, path.Dir(d) + "/*"} {
+			if entries, ok := layers[key]; ok {
+				return strings.Fields(entries), d, true
+			}
 		}
 	}
-	return nil, false
+	return nil, "", false
 }
 
-// covers reports whether an entry of a row names dir or holds it.
+// covers reports whether an entry of a row stands for dir.
 func covers(entry, dir string) bool {
-	if parent, ok := strings.CutSuffix(entry, "/*"); ok {
-		return strings.HasPrefix(dir, parent+"/")
-	}
-	return dir == entry || entry == "apis" && strings.HasPrefix(dir, "apis/")
+	parent, isForChildren := strings.CutSuffix(entry, "/*")
+	return strings.HasPrefix(dir, parent+"/") || dir == entry && !isForChildren
 }
 
 func (p pkg) dir() string { return strings.TrimPrefix(p.ImportPath, module) }
@@ -211,10 +119,11 @@ func (p pkg) pure() bool {
 
 func TestLayers(t *testing.T) {
 	for _, p := range packages(t) {
-		allowed, ok := row(p.dir())
+		allowed, own, ok := row(p.dir())
 		if !ok {
 			t.Errorf("%s: in no layer; give its directory a row in layers", p.ImportPath)
 		}
+		allowed = append(allowed, own)
 		for _, imp := range p.Imports {
 			dir, ours := strings.CutPrefix(imp, module)
 			switch {
@@ -270,97 +179,4 @@ func TestPureSyntax(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Limits of the packages that ship. Generated code is not counted.
-const (
-	maxCodeLines = 2000 // lines with code: neither blank nor comments alone
-	maxMethods   = 60
-)
-
-// TestPackageSizes limits what a reader has to know of one package, and of one type.
-func TestPackageSizes(t *testing.T) {
-	check := func(name string, n, limit int, unit string) {
-		if n > limit {
-			t.Errorf("%s has %d %s, at most %d are allowed: split it", name, n, unit, limit)
-		}
-	}
-	for _, p := range packages(t) {
-		if !p.ships() {
-			continue
-		}
-		lines, methods := sizeOf(t, p)
-		check(p.dir(), lines, maxCodeLines, "lines of code")
-		for name, n := range methods {
-			check(p.dir()+"."+name, n, maxMethods, "methods")
-		}
-	}
-}
-
-// sizeOf counts the lines of code of a package, and the methods of each of its types.
-func sizeOf(t *testing.T, p pkg) (lines int, methods map[string]int) {
-	t.Helper()
-	methods = map[string]int{}
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ast.IsGenerated(f) {
-			continue
-		}
-		lines += codeLines(t, filepath.Join(p.Dir, name))
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-				methods[receiverOf(fn)]++
-			}
-		}
-	}
-	return lines, methods
-}
-
-// codeLines counts the lines of a file that have code.
-func codeLines(t *testing.T, name string) int {
-	t.Helper()
-	src, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fset := token.NewFileSet()
-	file := fset.AddFile(name, -1, len(src))
-	var s scanner.Scanner
-	s.Init(file, src, nil, 0)
-	lines := map[int]struct{}{}
-	for {
-		pos, tok, literal := s.Scan()
-		if tok == token.EOF {
-			return len(lines)
-		}
-		if tok == token.SEMICOLON && literal == "\n" {
-			continue // a line break
-		}
-		first := file.Line(pos)
-		for i := range 1 + strings.Count(literal, "\n") {
-			lines[first+i] = struct{}{}
-		}
-	}
-}
-
-// receiverOf returns the type of the receiver of a method.
-func receiverOf(fn *ast.FuncDecl) string {
-	expr := fn.Recv.List[0].Type
-	if star, ok := expr.(*ast.StarExpr); ok {
-		expr = star.X
-	}
-	switch generic := expr.(type) {
-	case *ast.IndexExpr:
-		expr = generic.X
-	case *ast.IndexListExpr:
-		expr = generic.X
-	}
-	name, ok := expr.(*ast.Ident)
-	if !ok {
-		return ""
-	}
-	return name.Name
 }
