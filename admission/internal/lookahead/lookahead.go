@@ -98,7 +98,7 @@ func (b *Board) placeOf(j *model.JobSet) (p place) {
 			continue
 		}
 		holds, hasFinished := s.Entry.IsCharged(), s.Entry.Phase == model.Finished
-		if (holds || hasFinished) && b.hasAccelerators(j.Stages[s.Index]) {
+		if b.hasUsedAccelerators(j, s) {
 			return place{}
 		}
 		hasBegun, p.isRunning = hasBegun || holds || hasFinished, p.isRunning || holds
@@ -137,7 +137,7 @@ func (b *Board) Exceeds(s *model.Stage, q *model.ClusterQueue, j *model.JobSet) 
 		return nil, false
 	}
 	first := b.firstWithAccelerators(j)
-	if first == nil || b.hasAccelerators(s.Demand) || b.places[j].queue != nil || j.Members.Has(b.hasUsedAccelerators) {
+	if first == nil || b.hasAccelerators(s.Demand) || b.places[j].queue != nil || j.Members.Has(func(other *model.Stage) bool { return b.hasUsedAccelerators(j, other) }) {
 		return nil, false
 	}
 	need, count := map[corev1.ResourceName]quota.Amount{}, 0
@@ -164,9 +164,10 @@ func (b *Board) Exceeds(s *model.Stage, q *model.ClusterQueue, j *model.JobSet) 
 	return ids, exceeds
 }
 
-// hasUsedAccelerators reports whether a stage has, or had, accelerators.
-func (b *Board) hasUsedAccelerators(s *model.Stage) bool {
-	return (s.Entry.IsCharged() || s.Entry.Phase == model.Finished) && s.Demand != nil && b.hasAccelerators(s.Demand)
+// hasUsedAccelerators reports whether a stage, or a growth of it, has or had accelerators. The demand of a stage does not tell: it no longer has those of
+// ReplicatedJobs that have succeeded.
+func (b *Board) hasUsedAccelerators(j *model.JobSet, s *model.Stage) bool {
+	return (s.Entry.IsCharged() || s.Entry.Phase == model.Finished) && s.Index >= 0 && s.Index < len(j.Stages) && b.hasAccelerators(j.Stages[s.Index])
 }
 
 // firstWithAccelerators returns the demand of the first stage of a JobSet that has accelerators, or nil if there is none.
