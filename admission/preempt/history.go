@@ -53,6 +53,9 @@ func (x *History) Restore(preemptor, victim types.UID, times int) {
 	of[victim] = max(of[victim], times)
 }
 
+// IsPreemptor reports whether a Workload has preempted another one that still exists.
+func (x *History) IsPreemptor(uid types.UID) bool { return len(x.taken[uid]) > 0 }
+
 // Forget removes a Workload that is deleted, or that was evicted for another reason than a preemption.
 func (x *History) Forget(uid types.UID) {
 	for victim := range x.taken[uid] {

@@ -37,7 +37,9 @@ type Entrant struct {
 // Delayed returns the due stage that the stage might delay: that of its own ClusterQueue, or the first of the others of its cohort tree, by the name of their
 // ClusterQueues. It is nil if the stage may overtake all of them.
 func (e *Entrant) Delayed(m *model.Model) *model.Due {
-	if e.Stage.Element.Passes() {
+	// What a stage has evicted others for is not kept for another one: its victims, which may be due as soon as they have left, would start again and be
+	// evicted again.
+	if e.Stage.Element.Passes() || m.Finder.History.IsPreemptor(e.Stage.UID) {
 		return nil
 	}
 	loans := e.loans(m)

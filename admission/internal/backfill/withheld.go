@@ -154,8 +154,10 @@ func reservedBefore(q *model.ClusterQueue, id quota.ID, s *model.Stage) quota.Am
 func EndWithheld(m *model.Model, g *model.CohortTree) []*model.Due {
 	var ended []*model.Due
 	for _, q := range slices.Clone(g.DueQueues) {
-		if q.Due != nil {
-			q.Due.Borrows = dependsOnLenders(m, q.Due) // JobSets of the ClusterQueue may have begun or ended
+		if q.Due != nil && q.Due.Borrows != dependsOnLenders(m, q.Due) {
+			// JobSets of the ClusterQueue have begun or ended, or a preemptor no longer waits for victims: others that come first may overtake, or no longer.
+			q.Due.Borrows = !q.Due.Borrows
+			m.Schedule.WakeTopic(g, q.DueTopic)
 		}
 		if q.Due != nil && WithheldFrom(m, duesOf(q)) != nil {
 			due := q.Due

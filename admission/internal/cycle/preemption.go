@@ -89,7 +89,11 @@ func reserveForRestored(cy *Cycle) {
 	cy.m.RestoredPreemptors = nil
 	var preemptors []*model.Stage
 	for _, s := range cy.m.Stages {
-		if _, is := uids[s.UID]; is && s.QueuedIn != nil && s.QueuedIn.Decides() && s.PreemptQueue == nil && s.CoAdmissionGroup() == nil && s.QueuedIn.CohortTree != nil {
+		isAwaiting, is := uids[s.UID]
+		if is && s.QueuedIn != nil {
+			cy.m.Enqueue(s) // unlike others with its demand, it need not wait for due stages
+		}
+		if isAwaiting && s.QueuedIn != nil && s.QueuedIn.Decides() && s.PreemptQueue == nil && s.CoAdmissionGroup() == nil && s.QueuedIn.CohortTree != nil {
 			preemptors = append(preemptors, s)
 		}
 	}

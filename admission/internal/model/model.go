@@ -55,8 +55,9 @@ type Model struct {
 	Progressed func(*JobSet)
 	// Notices has the stages that have notice of their preemption.
 	Notices notice.Board[*Stage]
-	// RestoredPreemptors are those for which stages were leaving when the Engine first saw them, until its first cycle. It may be nil.
-	RestoredPreemptors map[types.UID]struct{}
+	// RestoredPreemptors are those of stages that the Engine has seen for the first time, until the next cycle, and whether stages are leaving for them. It may
+	// be nil.
+	RestoredPreemptors map[types.UID]bool
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
 	Overdue       map[*Stage]struct{}
 	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]

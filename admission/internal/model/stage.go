@@ -148,6 +148,8 @@ type EquivalenceKey struct {
 	passes bool
 	// alone is a stage that waits for its victims to leave, or that is in a co-admission group: no other stage waits for that.
 	alone *Stage
+	// preemptor is the UID of a stage that has preempted others: it need not wait for due stages, and may not preempt the same ones without end.
+	preemptor types.UID
 }
 
 // Enqueue moves the stage to its queue and position, or removes it from its queue.
@@ -202,6 +204,9 @@ func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
 	item.Limit = cmp.Or(int64(s.TimeLimit/time.Second), queue.Unlimited)
 	if s.PreemptQueue != nil || s.Membership != nil {
 		item.Shape.alone = s
+	}
+	if m.Finder.History.IsPreemptor(s.UID) {
+		item.Shape.preemptor = s.UID
 	}
 	if j == nil {
 		return item

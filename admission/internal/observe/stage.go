@@ -75,6 +75,7 @@ func (o *Observer) noteEnd(s *model.Stage) {
 func (o *Observer) restoreHistory(s *model.Stage, object *kueue.Workload) {
 	for _, p := range quotaworkload.Preemptors(object) {
 		o.m.Finder.History.Restore(p.UID, cmp.Or(s.OwnerUID, s.UID), p.Times)
+		o.notePreemptor(p.UID, false)
 	}
 }
 
@@ -90,13 +91,17 @@ func (o *Observer) restorePreemptor(s *model.Stage, object *kueue.Workload) {
 			uid = all[0].UID
 		}
 	}
-	if uid == "" {
-		return
+	if uid != "" {
+		o.notePreemptor(uid, true)
 	}
+}
+
+// notePreemptor notes a preemptor for the next cycle, and whether one of its victims is leaving.
+func (o *Observer) notePreemptor(uid types.UID, isAwaiting bool) {
 	if o.m.RestoredPreemptors == nil {
-		o.m.RestoredPreemptors = map[types.UID]struct{}{}
+		o.m.RestoredPreemptors = map[types.UID]bool{}
 	}
-	o.m.RestoredPreemptors[uid] = struct{}{}
+	o.m.RestoredPreemptors[uid] = o.m.RestoredPreemptors[uid] || isAwaiting
 }
 
 // join makes the stage a member of its LocalQueue, and of its JobSet or of the object whose plan its label names.
