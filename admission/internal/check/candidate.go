@@ -63,6 +63,8 @@ type Candidate struct {
 	isWithheld bool
 	// delays is true if it would delay a due stage, and delaysOtherwise if it would if it borrowed nothing, so that reservations of others yield.
 	delays, delaysOtherwise bool
+	// mayBeDeadlocked is MayBeDeadlocked.
+	mayBeDeadlocked bool
 	// searched is the last search for victims.
 	searched *search
 	// RetryAt is when the next stage that it may preempt has run for its minimum runtime. It is zero if there is none.

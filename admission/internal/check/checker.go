@@ -13,12 +13,10 @@ type Checker struct {
 	m *model.Model
 	// Ahead has the JobSets that are prepared ahead.
 	Ahead *lookahead.Board
-	// Suspects are the JobSets that may have come to wait for each other.
-	Suspects map[*model.JobSet]struct{}
 }
 
 // New returns a Checker of the stages of a Model.
 func New(m *model.Model) *Checker {
 	backfill.Follow(m)
-	return &Checker{Wording: wording.Wording{Model: m}, m: m, Ahead: lookahead.New(m), Suspects: map[*model.JobSet]struct{}{}}
+	return &Checker{Wording: wording.Wording{Model: m}, m: m, Ahead: lookahead.New(m)}
 }

@@ -17,13 +17,15 @@ func (l *Candidate) asksAtHome() bool {
 	return l.JobSet != nil && l.JobSet.ClaimQueue == l.Queue && !l.Stage.IsGrowth
 }
 
-// suspectDeadlock notes a stage under policy Greedy that waits for quota of the ClusterQueue in which its JobSet holds some.
-func (ck *Checker) suspectDeadlock(l *Candidate) {
-	if !l.asksAtHome() || l.JobSet.Claim == nil || l.JobSet.Claim.Mode != safety.Unguarded {
-		return
+// MayBeDeadlocked reports whether a candidate was refused under policy Greedy because it waits for quota of the ClusterQueue in which its JobSet holds some.
+func (l *Candidate) MayBeDeadlocked() bool { return l.mayBeDeadlocked }
+
+// suspectDeadlock notes that of a candidate.
+func (l *Candidate) suspectDeadlock() {
+	if l.asksAtHome() && l.JobSet.Claim != nil && l.JobSet.Claim.Mode == safety.Unguarded {
+		l.mayBeDeadlocked = true
+		l.wait(l.JobSet.Topic, 0)
 	}
-	ck.Suspects[l.JobSet] = struct{}{}
-	l.wait(l.JobSet.Topic, 0)
 }
 
 // deadlockRefusal returns which JobSets wait for each other, and what they hold, or nil if the JobSet is in no deadlock. It does not mention the

@@ -75,7 +75,7 @@ func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
 	ck.waitForPart(l)
 	waitForBorrowers(ck, l)
-	ck.suspectDeadlock(l)
+	l.suspectDeadlock()
 	if refusal := ck.deadlockRefusal(l); refusal != nil {
 		return refusal
 	}

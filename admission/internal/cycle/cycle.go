@@ -21,8 +21,8 @@ type Cycle struct {
 	nextSample time.Time
 	// withheld is what was kept for stages during the current call of Decide, until lenders left too little for them.
 	withheld map[*model.Stage][]quota.Usage
-	// deadlocked are the JobSets that wait for each other.
-	deadlocked map[*model.JobSet]struct{}
+	// deadlocked are the JobSets that wait for each other, and suspects those that may have come to.
+	deadlocked, suspects map[*model.JobSet]struct{}
 	// Held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
 	Held  []*model.ClusterQueue
 	rests uint64
@@ -36,7 +36,7 @@ type Cycle struct {
 
 // New returns a Cycle that decides about the stages of a Model.
 func New(m *model.Model, checker *check.Checker) *Cycle {
-	return &Cycle{m: m, check: checker, rests: 1, withheld: map[*model.Stage][]quota.Usage{}, deadlocked: map[*model.JobSet]struct{}{}, surplus: map[*quota.Node]uint64{}}
+	return &Cycle{m: m, check: checker, rests: 1, withheld: map[*model.Stage][]quota.Usage{}, deadlocked: map[*model.JobSet]struct{}{}, suspects: map[*model.JobSet]struct{}{}, surplus: map[*quota.Node]uint64{}}
 }
 
 // runCycle runs one scheduling cycle of a cohort tree: it checks all stages that are not parked, until nothing more fits.

@@ -14,18 +14,18 @@ import (
 // noteDeadlocks finds the JobSets under policy Greedy that wait for each other, and wakes the waiting stages of JobSets that have entered or left
 // a deadlock, since their messages change. It returns true if there are such stages. No JobSet is evicted.
 func (cy *Cycle) noteDeadlocks() bool {
-	if len(cy.check.Suspects)+len(cy.deadlocked) == 0 {
+	if len(cy.suspects)+len(cy.deadlocked) == 0 {
 		return false
 	}
 	groups := map[*model.CohortTree]struct{}{}
-	for _, all := range []map[*model.JobSet]struct{}{cy.check.Suspects, cy.deadlocked} {
+	for _, all := range []map[*model.JobSet]struct{}{cy.suspects, cy.deadlocked} {
 		for j := range all {
 			if j.ClaimQueue != nil {
 				groups[j.ClaimQueue.CohortTree] = struct{}{}
 			}
 		}
 	}
-	clear(cy.check.Suspects)
+	clear(cy.suspects)
 	now, changed := map[*model.JobSet]struct{}{}, false
 	for _, g := range slices.SortedFunc(maps.Keys(groups), model.CompareGroups) {
 		members := cy.findDeadlock(g)

@@ -77,6 +77,9 @@ func (cy *Cycle) park(l *check.Candidate, refusal, ofShorter *decision.Refusal) 
 	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}
+	if l.MayBeDeadlocked() {
+		cy.suspects[l.JobSet] = struct{}{}
+	}
 	var toTell []*model.Stage
 	l.Queue.PendingQueue.Announce(l.Stage.Element, refusal.News()+ofShorter.News())
 	switch l.Effect {
