@@ -145,7 +145,11 @@ func unnamed(w *simulator.ChangedWorld, p *plan.Plan) (problems []string) {
 // follows from them, so that it may promise more evictions. One that expects them later is exact.
 func kept(w *simulator.ChangedWorld) []string {
 	var problems []string
-	later := simulator.Durations{Estimates: []simulator.Estimate{{Ready: 3 * time.Minute}}, Checks: 5 * time.Minute}
+	ready := 3 * time.Minute
+	if timeouts := &w.Before.Configuration.WaitForPodsReady; *timeouts.Enable {
+		ready = min(ready, timeouts.Timeout.Duration-time.Second) // pods that are not ready in time are evicted
+	}
+	later := simulator.Durations{Estimates: []simulator.Estimate{{Ready: ready}}, Checks: 5 * time.Minute}
 	for _, d := range []*simulator.Durations{{}, &later} {
 		change, err := plan.Apply(w.Before, w.Manifests, plan.Pruned)
 		if err != nil {
