@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -67,14 +68,18 @@ func (m *portManager) AddReadyzCheck(name string, check healthz.Checker) error {
 	return nil
 }
 
-// serveMetrics serves metrics only to authenticated clients that may read them, unless the configuration opens them to all.
+// serveMetrics serves metrics and profiles of the process, each only to authenticated clients that may get its path. If the configuration opens the metrics to
+// all, there are no profiles.
 func (m *portManager) serveMetrics(ctx context.Context, config *configapi.Metrics) error {
 	if config.BindAddress == "0" {
 		return nil
 	}
-	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	var handler http.Handler = mux
 	var secure *tls.Config
 	if *config.Secure {
+		addProfiles(mux)
 		filter, err := filters.WithAuthenticationAndAuthorization(m.GetConfig(), m.GetHTTPClient())
 		if err != nil {
 			return fmt.Errorf("metrics: %w", err)
@@ -86,9 +91,16 @@ func (m *portManager) serveMetrics(ctx context.Context, config *configapi.Metric
 			return fmt.Errorf("metrics.certDir: %w", err)
 		}
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", handler)
-	return m.serve(ctx, "metrics.bindAddress", config.BindAddress, mux, secure)
+	return m.serve(ctx, "metrics.bindAddress", config.BindAddress, handler, secure)
+}
+
+// addProfiles serves the profiles of the process under the paths that go tool pprof and go tool trace expect.
+func addProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
 // serve adds a server for an address in a field of the configuration, unless that is 0. It listens at once, so that an address that is in use is an error.

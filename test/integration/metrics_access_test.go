@@ -26,23 +26,47 @@ var _ = Describe("The metrics of the manager", func() {
 		DeferCleanup(manager.Stop)
 
 		stranger, scraper := tokenOf(ctx, "metrics-stranger"), tokenOf(ctx, "metrics-scraper")
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "metrics-scraper"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tranche-metrics-reader"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "metrics-scraper"}},
-		}
-		Expect(env.adminClient.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, binding)).To(Succeed()) })
-
+		grant(ctx, "metrics-scraper", "tranche-metrics-reader")
+		url := "https://" + address + "/metrics"
 		Eventually(func(g Gomega) {
-			g.Expect(statusOf(ctx, g, address, "")).To(Equal(http.StatusUnauthorized))
-			g.Expect(statusOf(ctx, g, address, scraper)).To(Equal(http.StatusOK))
-			g.Expect(statusOf(ctx, g, address, stranger)).To(Equal(http.StatusForbidden))
+			g.Expect(statusOf(ctx, g, url, "")).To(Equal(http.StatusUnauthorized))
+			g.Expect(statusOf(ctx, g, url, scraper)).To(Equal(http.StatusOK))
+			g.Expect(statusOf(ctx, g, url, stranger)).To(Equal(http.StatusForbidden))
 		}).WithContext(ctx).Should(Succeed())
 		response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a plain request, as any client would send
 		Expect(err).NotTo(HaveOccurred())
 		Expect(response.Body.Close()).To(Succeed())
 		Expect(response.StatusCode).To(Equal(http.StatusBadRequest), "in plain text")
+	}, SpecTimeout(patience))
+
+	It("have the profiles of the process beside them, for a client with the permission to get those", func(ctx SpecContext) {
+		address, open := freeAddress(), freeAddress()
+		for at, isSecure := range map[string]bool{address: true, open: false} {
+			manager, err := env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"metrics": map[string]any{"bindAddress": at, "secure": isSecure}}})
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(manager.Stop)
+		}
+
+		scraper, profiler := tokenOf(ctx, "profiles-scraper"), tokenOf(ctx, "profiles-profiler")
+		role := &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "profiles-reader"},
+			Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/debug/pprof/*"}, Verbs: []string{"get"}}},
+		}
+		Expect(env.adminClient.Create(ctx, role)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, role)).To(Succeed()) })
+		grant(ctx, "profiles-scraper", "tranche-metrics-reader")
+		grant(ctx, "profiles-profiler", role.Name)
+
+		for _, path := range []string{"/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/cmdline"} {
+			url := "https://" + address + path
+			Eventually(func(g Gomega) {
+				g.Expect(statusOf(ctx, g, url, "")).To(Equal(http.StatusUnauthorized))
+				g.Expect(statusOf(ctx, g, url, scraper)).To(Equal(http.StatusForbidden))
+				g.Expect(statusOf(ctx, g, url, profiler)).To(Equal(http.StatusOK))
+			}).WithContext(ctx).Should(Succeed(), path)
+			Expect(statusOf(ctx, Default, "http://"+open+path, profiler)).To(Equal(http.StatusNotFound), "where no client has to show who it is")
+		}
+		Expect(statusOf(ctx, Default, "http://"+open+"/metrics", "")).To(Equal(http.StatusOK))
 	}, SpecTimeout(patience))
 
 	It("fail the start of the manager if their certificate is missing", func(ctx SpecContext) {
@@ -69,9 +93,19 @@ func tokenOf(ctx context.Context, name string) string {
 	return request.Status.Token
 }
 
-// statusOf reads metrics over TLS and returns the HTTP status.
-func statusOf(ctx context.Context, g Gomega, address, token string) int {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+// grant binds a ClusterRole to a ServiceAccount in namespace default.
+func grant(ctx context.Context, account, role string) {
+	GinkgoHelper()
+	bind(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}},
+	})
+}
+
+// statusOf gets a URL of a manager and returns the HTTP status.
+func statusOf(ctx context.Context, g Gomega, url, token string) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)

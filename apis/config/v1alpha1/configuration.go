@@ -325,7 +325,8 @@ type Metrics struct {
 
 	// Secure is true if metrics are served over TLS, and only to clients whose bearer token the API server accepts and that may get the
 	// non-resource URL /metrics, as the ClusterRole tranche-metrics-reader allows. Metrics name the namespaces and queues of all tenants: if
-	// Secure is false, every client that reaches the port can read them. It defaults to true.
+	// Secure is false, every client that reaches the port can read them. Profiles of the process, under /debug/pprof/, are served only if Secure is true, to clients
+	// that may get that URL. It defaults to true.
 	Secure *bool `json:"secure,omitempty"`
 
 	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. If it is empty, the default, the manager
