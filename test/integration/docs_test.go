@@ -89,7 +89,10 @@ var _ = Describe("The documents", Ordered, func() {
 	}, SpecTimeout(patience))
 
 	It("contain kubectl commands that read and change these objects", func(ctx SpecContext) {
-		files := []string{filepath.Join(env.Root, "config/samples/jobsets/fine-tune-llm.yaml")}
+		var files []string
+		for _, sample := range []string{"fine-tune-llm.yaml", "three-stages.yaml"} {
+			files = append(files, filepath.Join(env.Root, "config/samples/jobsets", sample))
+		}
 		for i, manifest := range manifests {
 			files = append(files, writeManifest(i, manifest))
 		}
