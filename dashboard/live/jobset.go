@@ -59,13 +59,21 @@ func (f *Feed) explain(ctx context.Context, objects *dashboard.JobSetObjects) {
 		}
 		x, err := f.explanationOf(ctx, w)
 		if err != nil {
-			objects.Gap = "Holders of the missing quota are not shown: the visibility API does not answer: " + collect.ReasonOf(err)
+			objects.Gap = "Holders of the missing quota are not shown: " + whyUnanswered(err)
 			return
 		}
 		if x != nil {
 			objects.Explanations[w.Name] = x
 		}
 	}
+}
+
+// whyUnanswered returns why the visibility API does not answer, and what to do if it is not installed.
+func whyUnanswered(err error) string {
+	if collect.IsUnserved(err) || apierrors.IsForbidden(err) {
+		return collect.WithoutVisibility(err)
+	}
+	return "the visibility API does not answer: " + collect.ReasonOf(err)
 }
 
 // explanationOf returns nil for a quota Workload that is no longer pending.

@@ -344,6 +344,26 @@ func ReasonOf(err error) string {
 	return text
 }
 
+// WithoutVisibility returns why the visibility API does not answer, and what to do. RBAC also forbids an API that does not exist.
+func WithoutVisibility(err error) string {
+	if apierrors.IsForbidden(err) {
+		return "the visibility API is not installed (config/visibility, or visibility.enable of the chart), or you lack the role " +
+			"tranche-pending-workloads-localqueue-viewer"
+	}
+	if apierrors.IsServiceUnavailable(err) {
+		return "no manager serves the visibility API: none may be running"
+	}
+	return "the visibility API is not served: visibility.enable must be true in the manager's configuration, and config/visibility applied"
+}
+
+// IsUnserved reports whether the visibility API is not served, as opposed to a queue that does not exist.
+func IsUnserved(err error) bool {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsNotFound(err) {
+		return status.ErrStatus.Details == nil || status.ErrStatus.Details.Group == ""
+	}
+	return apierrors.IsServiceUnavailable(err)
+}
+
 // cure returns what to do about a missing right.
 func cure(verb, resource, namespace, role string) string {
 	if namespace != "" {

@@ -27,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/simulator"
 	"github.com/tranche-dev/tranche/snapshot"
+	"github.com/tranche-dev/tranche/snapshot/collect"
 )
 
 // A cluster explains by the visibility API and a snapshot, with the rights of a user.
@@ -156,7 +157,7 @@ func (c *cluster) labelled(ctx context.Context, namespace, label, value string) 
 func (c *cluster) why(ctx context.Context, w *kueue.Workload) (x *Workload, limits, err error) {
 	item, err := c.lookUp(ctx, w)
 	switch {
-	case query.IsUnserved(err) || apierrors.IsForbidden(err):
+	case collect.IsUnserved(err) || apierrors.IsForbidden(err):
 		return c.whyWithout(ctx, w, err)
 	case err != nil:
 		return nil, nil, err
@@ -226,7 +227,7 @@ func (c *cluster) expectedStart(w *kueue.Workload) *expected.Start {
 // whyWithout answers from a snapshot, if the user may read one. unserved is why the visibility API does not answer.
 func (c *cluster) whyWithout(ctx context.Context, w *kueue.Workload, unserved error) (x *Workload, limits, err error) {
 	if c.refresh(ctx); c.known == nil {
-		return nil, errors.New(query.WithoutVisibility(unserved)), nil
+		return nil, errors.New(collect.WithoutVisibility(unserved)), nil
 	}
 	if x, limits, err = c.known.why(ctx, w); x != nil {
 		x.ExpectedStart = c.expectedStart(w)
@@ -259,5 +260,5 @@ func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.Pe
 
 // isDenied reports whether the LocalQueue has to be asked: the ClusterQueue may not be read, or does not exist.
 func isDenied(err error) bool {
-	return err != nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && !query.IsUnserved(err))
+	return err != nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && !collect.IsUnserved(err))
 }

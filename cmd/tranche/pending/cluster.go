@@ -65,7 +65,7 @@ func (c *cluster) pending(ctx context.Context) (*List, error) {
 	for _, queue := range queues {
 		summary, err := c.Pending(ctx, queue.asked, c.flags.parameters)
 		switch {
-		case query.IsUnserved(err) || apierrors.IsForbidden(err):
+		case collect.IsUnserved(err) || apierrors.IsForbidden(err):
 			return c.listWithout(ctx, err)
 		case err != nil:
 			return nil, err
@@ -231,7 +231,7 @@ func (c *cluster) listWithout(ctx context.Context, unserved error) (*List, error
 	}
 	if s == nil {
 		return nil, fmt.Errorf("%w\n%s.\nNor can the answer come from a snapshot: %s.\n\"kubectl get kwl -n %s -o wide\" lists quota Workloads with the reasons why they are "+
-			"pending, and \"tranche explain JOBSET\" shows the stages of a JobSet", unserved, query.WithoutVisibility(unserved), missing, c.Namespace)
+			"pending, and \"tranche explain JOBSET\" shows the stages of a JobSet", unserved, collect.WithoutVisibility(unserved), missing, c.Namespace)
 	}
 	o := &offline{Snapshot: s, filter: c.flags.filter(), horizon: c.flags.until, startOf: expected.Now, warnings: c.taker.Warnings}
 	if o.filter.ClusterQueue == "" {
