@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -368,6 +370,37 @@ func TestJobSet(t *testing.T) {
 	}
 	if answer.ClusterQueue != "q" || answer.State != dashboard.JobSetWaiting || answer.Stages[0].Jobs.Succeeded != 1 {
 		t.Errorf("ClusterQueue %q, state %q, Jobs %+v", answer.ClusterQueue, answer.State, answer.Stages[0].Jobs)
+	}
+}
+
+// A list has what the stages of a JobSet hold together, and what the first pending one asks for, since when; growths come after the stages.
+func TestJobSetsHoldAndAsk(t *testing.T) {
+	js := jobSet("team", "js", "load", "serve", "train", "check")
+	reserved := condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", 5)
+	waits := condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", 20)
+	members := map[string]*kueue.Workload{
+		"load":  stageWorkload(js, "load", reserved, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 30)),
+		"serve": stageWorkload(js, "serve", reserved),
+		"train": stageWorkload(js, "train", waits),
+		"check": stageWorkload(js, "check"),
+	}
+	members["check"].Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+	members["growth"] = stageWorkload(js, "growth", reserved)
+	members["growth"].Labels[apis.GrowthLabel] = "1"
+	members["grows"] = stageWorkload(js, "grows")
+	members["grows"].Labels[apis.GrowthLabel] = "2"
+	m := dashboard.New()
+	m.Observe(localQueue("team", "lq", "q"))
+	m.Observe(js)
+	for i, stage := range []string{"load", "serve", "train", "check", "growth", "grows"} {
+		members[stage].Labels[apis.StageIndexLabel] = strconv.Itoa(i % 4)
+		members[stage].Status.ResourceRequests = []kueue.PodSetRequest{{Name: "main", Resources: corev1.ResourceList{gpu: *resource.NewQuantity(int64(i+1), resource.DecimalSI)}}}
+		m.Observe(members[stage])
+	}
+	row := m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}).Items[0]
+	got := fmt.Sprintf("holds %v asks %v since %s", row.Held, row.Asks, row.WaitingSince.Sub(start))
+	if want := "holds [{nvidia.com/gpu  16}] asks [{nvidia.com/gpu  3}] since 20s"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -143,6 +143,10 @@ type JobSetRow struct {
 	Restarts     int32       `json:"restarts,omitempty"`
 	// Progress names the stages that are open.
 	Progress string `json:"progress,omitempty"`
+	// Held is what its stages hold. Asks is what the first stage that is pending asks for, and WaitingSince when it began to wait.
+	Held         []Amount  `json:"held,omitempty"`
+	Asks         []Amount  `json:"asks,omitempty"`
+	WaitingSince time.Time `json:"waitingSince,omitzero"`
 	// ExpectedStart is that of the first waiting stage, if the manager has written one.
 	ExpectedStart *StartAnswer `json:"expectedStart,omitempty"`
 	// Reason and Message are those of the condition StageAdmitted.
@@ -186,8 +190,14 @@ func (m *Model) jobSetRow(v Viewer, js *jobSet) JobSetRow {
 		Namespace: js.key.Namespace, Name: js.key.Name, Queue: js.queue, ClusterQueue: v.clusterQueueFor(m.clusterQueueOf(js)), State: js.state, Created: js.created,
 		Restarts: js.restarts, Progress: m.redact(v, js.progress), Reason: js.reason, Message: m.redact(v, js.message),
 	}
-	if o := m.owners[js.owner()]; o != nil && o.expected != nil {
-		row.ExpectedStart = o.expected.answer()
+	if o := m.owners[js.owner()]; o != nil {
+		row.Held = o.held()
+		if w := o.firstPending(); w != nil {
+			row.Asks, row.WaitingSince = w.requests, w.since
+		}
+		if o.expected != nil {
+			row.ExpectedStart = o.expected.answer()
+		}
 	}
 	return row
 }

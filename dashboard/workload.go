@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -178,6 +179,31 @@ func (m *Model) owner(key ownerKey) *owner {
 	return o
 }
 
+// held returns what the quota Workloads of an owner hold, by resource.
+func (o *owner) held() []Amount {
+	sums := map[corev1.ResourceName]quota.Amount{}
+	for w := range o.members {
+		if w.state == Finished {
+			continue
+		}
+		for _, c := range w.held {
+			sums[c.Resource] = sums[c.Resource].Plus(c.amount)
+		}
+	}
+	return amountsOf(sums)
+}
+
+// firstPending returns the pending quota Workload of the first stage that has one, or nil. Those of growths come last.
+func (o *owner) firstPending() *workload {
+	var first *workload
+	for w := range o.members {
+		if w.state == Pending && (first == nil || cmp.Or(compareGrowths(w, first), cmp.Compare(w.index, first.index), compareWorkloads(w, first)) < 0) {
+			first = w
+		}
+	}
+	return first
+}
+
 // reorder moves the pending quota Workloads of an owner whose position has changed.
 func (m *Model) reorder(o *owner) {
 	for w := range o.members {
@@ -266,6 +292,17 @@ func (w *workload) positionNow() queue.Position {
 func comparePending(a, b *workload) int { return a.position.Compare(b.position) }
 
 func compareWorkloads(a, b *workload) int { return compareKeys(a.key, b.key) }
+
+// compareGrowths orders growths behind the stages themselves.
+func compareGrowths(a, b *workload) int {
+	switch {
+	case a.isGrowth == b.isGrowth:
+		return 0
+	case b.isGrowth:
+		return -1
+	}
+	return 1
+}
 
 // adopt takes the facts of an object.
 func (w *workload) adopt(object *kueue.Workload) {

@@ -21,7 +21,7 @@ function Details({ js }) {
   return (
     <>
       <p>
-        <State state={js.state} /> created <Age time={js.created} /> ago
+        <State state={js.state} reason={js.reason} /> created <Age time={js.created} /> ago
         {js.queue && <> in LocalQueue {js.queue}</>}
         {js.clusterQueue && <> of ClusterQueue <a href={queueLink(js.clusterQueue)}>{js.clusterQueue}</a></>}
         {js.restarts > 0 && `, ${js.restarts} restarts`}
@@ -109,8 +109,8 @@ function Times({ js, now }) {
             {js.stages.flatMap((stage) => stage.spans.map((s, i) => (
               <tr key={stage.name + "/" + i}>
                 <td>{stage.name}</td><td>{kinds[s.kind]}</td>
-                <td><time datetime={s.from} title={s.from}>{clock(s.from)}</time></td>
-                <td>{s.to ? <time datetime={s.to} title={s.to}>{clock(s.to)}</time> : "now"}</td>
+                <td><time datetime={s.from}>{clock(s.from)}</time></td>
+                <td>{s.to ? <time datetime={s.to}>{clock(s.to)}</time> : "now"}</td>
                 <td class="number">{duration((end(s, now) - ms(s.from)) / 1000)}</td>
               </tr>
             )))}
@@ -133,7 +133,7 @@ function Stage({ stage, number, of }) {
   const jobs = Object.entries(stage.jobs).filter(([, n]) => n > 0).map(([state, n]) => `${n} ${state}`).join(", ");
   return (
     <section class="stage" id={"stage-" + stage.name} tabIndex={-1}>
-      <h2>Stage {number}/{of} {stage.name} <State state={stage.state} /></h2>
+      <h2>Stage {number}/{of} {stage.name} <State state={stage.state} reason={stage.reason} /></h2>
       <p>
         {plural(stage.pods, "pod")} of {(stage.replicatedJobs || []).join(", ")}
         {stage.after && <>, starts after {stage.after.map((c) => `${c.stage} is ${c.status}`).join(" and ")}</>}

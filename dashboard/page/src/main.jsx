@@ -138,7 +138,7 @@ function App() {
       <Namespaces />
       <main id="main" tabIndex={-1}>
         {answer.error && <p class="error" role="alert">{answer.error}</p>}
-        {about.takenAt && <p class="notice">This is a snapshot, taken at <time datetime={about.takenAt} title={about.takenAt}>{clock(about.takenAt)}</time>. All ages and expected starts are as of then.</p>}
+        {about.takenAt && <p class="notice">This is a snapshot, taken at <time datetime={about.takenAt}>{clock(about.takenAt)}</time>. All ages and expected starts are as of then.</p>}
         {about.withoutLeader && <p class="error" role="alert">What is shown may be out of date: {about.withoutLeader}.</p>}
         <Gaps about={about} />
         <View route={route} tick={tick} about={about} theme={theme} />

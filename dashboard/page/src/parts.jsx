@@ -1,6 +1,6 @@
 // Parts that several views have in common.
 import { useEffect, useState } from "preact/hooks";
-import { ago, amount, plural, startText } from "./format.js";
+import { ago, amount, clock, plural, startText } from "./format.js";
 import { select, to, turn } from "./route.js";
 
 // Answered shows what f returns for the data of an answer, or why there is none.
@@ -66,7 +66,7 @@ export function Nothing({ parameters, parts, none }) {
 }
 
 export function Age({ time }) {
-  return <time datetime={time} title={time}>{ago(time)}</time>;
+  return <time datetime={time} title={clock(time)}>{ago(time)}</time>;
 }
 
 // Start shows when a stage is expected to start.
@@ -75,8 +75,13 @@ export function Start({ start }) {
   return <span class="start" title={title}>{text}</span>;
 }
 
-export function State({ state }) {
-  return state ? <span class={"state state-" + state.toLowerCase()}>{state}</span> : null;
+// State shows a state, and that of the pods that will be preempted: they still run, but not for long.
+export function State({ state, reason }) {
+  if (!state) {
+    return null;
+  }
+  const hasNotice = reason === "PreemptionPending";
+  return <span class={"state state-" + (hasNotice ? "notice" : state.toLowerCase())}>{state}{hasNotice && ", has notice"}</span>;
 }
 
 // part returns a width in percent.
@@ -111,7 +116,7 @@ function Bar({ bar }) {
   const title = `${bar.resource} of flavor ${bar.flavor}: ${facts.join(", ")}`;
   return (
     <div class="bar" title={title}>
-      <span class="bar-name" title={`${bar.flavor} ${bar.resource}`}>{bar.flavor} <b>{bar.resource}</b></span>
+      <span class="bar-name" title={`${bar.resource} ${bar.flavor}`}><b>{bar.resource}</b> {bar.flavor}</span>
       <span class={"track" + (bar.used > bar.nominal ? " over" : "")} role="img" aria-label={title}>
         <i class="busy" style={part(busy, whole)} />
         <i class="idle" style={part(idle, whole)} />

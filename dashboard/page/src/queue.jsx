@@ -136,7 +136,7 @@ function Row({ w, list }) {
     return (
       <tr class="quiet">
         {list === "pending" && <td class="number">{w.position ?? "–"}</td>}<td colspan={3}>in a namespace that you may not read</td>
-        {list !== "pending" && <td><State state={w.state} /></td>}<td colspan={list === "pending" ? 4 : 3} />
+        {list !== "pending" && <td><State state={w.state} reason={w.reason} /></td>}<td colspan={list === "pending" ? 4 : 3} />
       </tr>
     );
   }
@@ -149,7 +149,7 @@ function Row({ w, list }) {
       </td>
       <td>{w.queue}</td>
       <td class="number">{w.priority || 0}</td>
-      {list !== "pending" && <td><State state={w.state} /></td>}
+      {list !== "pending" && <td><State state={w.state} reason={w.reason} /></td>}
       <td class="number"><Age time={w.since} /></td>
       {list === "pending" && <td><Start start={w.expectedStart} /></td>}
       <td>{amounts(list === "holding" ? w.held : w.requests)}</td>

@@ -23,7 +23,7 @@ export function Queues({ parameters, tick }) {
           <>
             {page.total === 0 ? <Nothing parameters={parameters} parts={["queues"]} none="There are no ClusterQueues, or you may not read them." /> : (
               <Scroll label="Queues">
-                <table class="queues">
+                <table class="queues cards">
                   <thead>
                     <tr>
                       <th scope="col">Name</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Holding quota</th>

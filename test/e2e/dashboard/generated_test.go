@@ -190,6 +190,19 @@ var _ = Describe("The page", func() {
 		seeElement(ctx, "#live.stale", "out of date")
 	}, SpecTimeout(specTimeout))
 
+	It("does not show a JobSet that will be preempted like one that is admitted", func(ctx SpecContext) {
+		js, w := waiting("runs", "q", nil)
+		for condition, message := range map[string]string{jobsetstatus.StageAdmitted: "", apis.PreemptionPendingCondition: "will be preempted"} {
+			js.Status.Conditions = append(js.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Message: message})
+		}
+		url := serveObjects(append(queue("q", nil), js, w)...)
+		for _, view := range []string{"jobsets", "jobsets/team/runs"} {
+			open(ctx, url, view)
+			seeElement(ctx, ".state-notice", "Admitted, has notice")
+			see(ctx, "will be preempted")
+		}
+	}, SpecTimeout(specTimeout))
+
 	It("says that there is nothing", func(ctx SpecContext) {
 		url := serveObjects()
 		open(ctx, url, "queues")
@@ -210,6 +223,12 @@ var _ = Describe("The page", func() {
 			var overflow int
 			Expect(window.Run(ctx, "return document.documentElement.scrollWidth - innerWidth", &overflow)).To(Succeed())
 			Expect(overflow).To(BeZero(), "%s moves sideways", view)
+			if view != "jobsets" {
+				continue
+			}
+			var outside []bool
+			Expect(window.Run(ctx, `return [...document.querySelectorAll("td .state, td.message")].map((e) => e.getBoundingClientRect().right > innerWidth)`, &outside)).To(Succeed())
+			Expect(outside).To(Equal([]bool{false, false}), "state and reason of a JobSet can be read")
 		}
 		Expect(window.Open(ctx, "about:blank")).To(Succeed())
 		open(ctx, url, "jobsets")
