@@ -46,24 +46,6 @@ func (cy *Cycle) endWithheld(g *model.CohortTree) bool {
 	return len(ended) > 0
 }
 
-// endFarAhead ends the reservations for stages that would prepare their JobSets too far ahead since others have taken accelerators, and reports whether there
-// were any. Such a stage does not wait for quota.
-func (cy *Cycle) endFarAhead(g *model.CohortTree) bool {
-	ended := false
-	for _, q := range slices.Clone(g.DueQueues) {
-		s := q.DueStage()
-		if s == nil {
-			continue
-		}
-		if _, exceeds := cy.check.Ahead.Exceeds(s, q, cy.m.JobSets[s.OwnerUID]); exceeds {
-			cy.m.EndDue(q)
-			cy.m.Enqueue(s)
-			ended = true
-		}
-	}
-	return ended
-}
-
 // isWithheld reports whether a stage is not due because of what is withheld from it. A reservation that ended in this call of Decide is not made again with the same
 // need, so that Decide terminates.
 func (cy *Cycle) isWithheld(l *check.Candidate) bool {
