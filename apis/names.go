@@ -322,9 +322,6 @@ const (
 
 	// KoordinatorScheduler is that of Koordinator.
 	KoordinatorScheduler = "koord-scheduler"
-
-	// KAIScheduler is that of KAI.
-	KAIScheduler = "kai-scheduler"
 )
 
 // ReservedPodSet is the pod set of a quota Workload of a gang that asks for a total before its pods are known.

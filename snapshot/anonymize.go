@@ -133,13 +133,13 @@ func isWord(s string) bool {
 var words = sets.New(
 	"true", "false", "default", "kube-system", "kube-public", "kube-node-lease", apis.SystemNamespace,
 	// policies, modes and effects in annotations
-	"Safe", "Reserve", "Greedy", "Off", "Gang", "ReplicatedGang", "None", "Kube", "Coscheduling", "Volcano", "Koordinator", "KAI", "Strict", "NonStrict",
+	"Safe", "Reserve", "Greedy", "Off", "Gang", "ReplicatedGang", "None", "Kube", "Coscheduling", "Volcano", "Koordinator", "Strict", "NonStrict",
 	apis.EngineTranche, apis.EngineKueue, string(kueue.Hold), string(kueue.HoldAndDrain),
 	apis.HoldUnqueued, apis.HoldQueued, apis.HoldAdopted, "Equal", "Exists", "Lt", "Gt", "NoSchedule", "PreferNoSchedule", "NoExecute", "Always", "IfReady",
 	// names of pod sets that are not those of ReplicatedJobs, and kinds of gangs
 	"main", apis.ReservedPodSet, "all", "kueue", "core", "coscheduling", "koordinator", "lightweight", "group-name",
 	// schedulers
-	corev1.DefaultSchedulerName, apis.CoschedulingScheduler, apis.VolcanoScheduler, apis.KoordinatorScheduler, apis.KAIScheduler,
+	corev1.DefaultSchedulerName, apis.CoschedulingScheduler, apis.VolcanoScheduler, apis.KoordinatorScheduler,
 	metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents,
 )
 

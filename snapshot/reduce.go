@@ -60,7 +60,7 @@ func isKnownKey(key string) bool {
 
 // knownDomains are those of keys that decide admission, with their subdomains.
 func knownDomains() []string {
-	return []string{"kubernetes.io", "k8s.io", "x-k8s.io", "tranche.dev", "koordinator.sh", "volcano.sh", "kai.scheduler"}
+	return []string{"kubernetes.io", "k8s.io", "x-k8s.io", "tranche.dev", "koordinator.sh", "volcano.sh"}
 }
 
 func reduceNamespace(o *corev1.Namespace) *corev1.Namespace {

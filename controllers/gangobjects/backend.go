@@ -139,7 +139,6 @@ func New(g *configapi.Gang, reader client.Reader, resources apiwatch.Lister) (*R
 		{configapi.GangProviderKoordinator, []schedulergang.Provider{schedulergang.Koordinator{
 			SchedulerName: g.Koordinator.SchedulerName, Mode: schedulergang.KoordinatorMode(g.Koordinator.Mode), TimeoutSeconds: g.Koordinator.TimeoutSeconds,
 		}}},
-		{configapi.GangProviderKAI, []schedulergang.Provider{schedulergang.KAI{SchedulerName: g.KAI.SchedulerName, Queue: g.KAI.Queue}}},
 	} {
 		backend := &Backend{API: schedulergang.API{Name: string(scheduler.name), IsConfigured: true}, SchedulerName: g.SchedulerName(scheduler.name), reader: reader}
 		for _, backend.provider = range scheduler.providers {
@@ -157,12 +156,10 @@ func New(g *configapi.Gang, reader client.Reader, resources apiwatch.Lister) (*R
 	return r, err
 }
 
-// ask sets the part of the API that depends on what the API server serves. A scheduler that creates all objects itself needs no version.
+// ask sets the part of the API that depends on what the API server serves.
 func (b *Backend) ask(resources apiwatch.Lister) error {
 	kinds := b.provider.Kinds()
-	if len(kinds) > 0 {
-		b.API.WantedVersion = kinds[0].APIVersion
-	}
+	b.API.WantedVersion = kinds[0].APIVersion
 	var err error
 	if b.API.IsServed, err = serves(resources, kinds); b.API.IsServed {
 		b.API.Version = b.API.WantedVersion

@@ -40,13 +40,12 @@ func TestNew(t *testing.T) {
 			served: discovery.Served{"scheduling.k8s.io/v1beta1": {"priorityclasses"}, "scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1alpha2", wantServed: true,
 		},
 		"Kubernetes 1.35, whose pods have another field": {served: discovery.Served{"scheduling.k8s.io/v1alpha1": {"workloads"}}},
-		"only the status":                       {served: discovery.Served{"scheduling.volcano.sh/v1beta1": {"podgroups/status"}}, of: "Volcano"},
-		"Volcano":                               {served: discovery.Served{"scheduling.volcano.sh/v1beta1": {"podgroups"}}, of: "Volcano", want: "scheduling.volcano.sh/v1beta1", wantServed: true},
-		"Volcano, only another there":           {served: discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Volcano"},
-		"Coscheduling":                          {served: discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Coscheduling", want: "scheduling.x-k8s.io/v1alpha1", wantServed: true},
-		"Koordinator":                           {served: discovery.Served{"scheduling.sigs.k8s.io/v1alpha1": {"podgroups"}}, of: "Koordinator", want: "scheduling.sigs.k8s.io/v1alpha1", wantServed: true},
-		"KAI, which makes its PodGroups itself": {of: "KAI", wantServed: true},
-		"no answer":                             {served: discovery.Served{"scheduling.k8s.io/v1beta1": nil}, wantErr: discovery.ErrUnavailable},
+		"only the status":             {served: discovery.Served{"scheduling.volcano.sh/v1beta1": {"podgroups/status"}}, of: "Volcano"},
+		"Volcano":                     {served: discovery.Served{"scheduling.volcano.sh/v1beta1": {"podgroups"}}, of: "Volcano", want: "scheduling.volcano.sh/v1beta1", wantServed: true},
+		"Volcano, only another there": {served: discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Volcano"},
+		"Coscheduling":                {served: discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Coscheduling", want: "scheduling.x-k8s.io/v1alpha1", wantServed: true},
+		"Koordinator":                 {served: discovery.Served{"scheduling.sigs.k8s.io/v1alpha1": {"podgroups"}}, of: "Koordinator", want: "scheduling.sigs.k8s.io/v1alpha1", wantServed: true},
+		"no answer":                   {served: discovery.Served{"scheduling.k8s.io/v1beta1": nil}, wantErr: discovery.ErrUnavailable},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +82,7 @@ func TestOf(t *testing.T) {
 	if none, err := registry.Of("None"); err != nil || none.API.Name != "None" || none.API.IsConfigured || none.SchedulerName != "" {
 		t.Errorf("None: %v, %v", none, err)
 	}
-	if _, err := registry.Of("volcano"); err == nil || !strings.Contains(err.Error(), `"volcano" must be one of None, Kube, Coscheduling, Volcano, Koordinator, KAI`) {
+	if _, err := registry.Of("volcano"); err == nil || !strings.Contains(err.Error(), `"volcano" must be one of None, Kube, Coscheduling, Volcano, Koordinator`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -77,7 +77,7 @@ func TestChooseScheduler(t *testing.T) {
 		"no scheduler":      {byDefault: "None", want: "None"},
 		"the LocalQueue before the configuration": {byDefault: "Kube", queue: "Volcano", want: "Volcano"},
 		"the LocalQueue, which wants none":        {byDefault: "Kube", queue: "None", want: "None"},
-		"the flavor before the LocalQueue":        {byDefault: "Kube", queue: "Volcano", flavor: "KAI", want: "KAI"},
+		"the flavor before the LocalQueue":        {byDefault: "Kube", queue: "Volcano", flavor: "Koordinator", want: "Koordinator"},
 		"an unknown scheduler":                    {byDefault: "Kube", queue: "volcano", want: "Kube", wantSays: `of LocalQueue "ml": "volcano" must be one of None, Kube`},
 		"what the JobSet was started for":         {byDefault: "Kube", queue: "Volcano", flavor: "Volcano", started: "Koordinator", want: "Koordinator"},
 	}

@@ -86,9 +86,6 @@ func GangSchedulingOf(s *Snapshot) (reason, message string) {
 	if taken := s.Gangs.NotOurs(); taken != "" {
 		return jobsetstatus.GangsOfUser, taken
 	}
-	if s.Scheduler.Version == "" {
-		return jobsetstatus.GangsKept, fmt.Sprintf("%s, whose PodGroups %s makes", countGangs(s.Gangs.Gangs()), s.Scheduler.Name)
-	}
 	return jobsetstatus.GangsKept, fmt.Sprintf("%s, each with a PodGroup of %s from when its stage is admitted", countGangs(s.Gangs.Gangs()), s.Scheduler.Version)
 }
 

@@ -8,7 +8,7 @@ type API struct {
 	IsConfigured bool
 	// IsServed is true if the API server serves the objects of gangs.
 	IsServed bool
-	// Version of the API that is served, such as scheduling.k8s.io/v1alpha2, or "" if the scheduler creates all objects itself.
+	// Version of the API that is served, such as scheduling.k8s.io/v1alpha2, or "" if none is.
 	Version string
 	// WantedVersion is the version that the API server should serve.
 	WantedVersion string

@@ -57,6 +57,3 @@ func (c Coscheduling) Pods(_ *GangSet, _ *PodGroupTemplate, _ *Member, gang stri
 func (Coscheduling) UserGangName(template *corev1.PodTemplateSpec) string {
 	return template.Labels[coschedulingLabel]
 }
-
-// Unsupported refuses nothing.
-func (Coscheduling) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -25,14 +24,10 @@ type GangSet struct {
 	UID    types.UID
 	// Restarts is how often the JobSet has been restarted as a whole.
 	Restarts int32
-	// Order is spec.startupPolicy.startupPolicyOrder, or "" if there is none.
-	Order jobset.StartupPolicyOptions
 	// PodGroupTemplates in the order of the spec.
 	PodGroupTemplates []PodGroupTemplate
 	// UserGangs are the user-created gangs that pod templates name, one for each ReplicatedJob that names one.
 	UserGangs []UserGang
-	// replicatedJobs counts all ReplicatedJobs, including those in no gang.
-	replicatedJobs int
 }
 
 // A PodGroupTemplate is the gangs that one gangMode asks for.
@@ -80,13 +75,10 @@ func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*GangSe
 	gangSet := &GangSet{
 		JobSet:   types.NamespacedName{Namespace: js.Namespace, Name: js.Name},
 		UID:      js.UID,
-		Restarts: js.Status.Restarts, replicatedJobs: len(js.Spec.ReplicatedJobs),
+		Restarts: js.Status.Restarts,
 	}
 	if plan == nil {
 		plan = &stageplan.Plan{}
-	}
-	if js.Spec.StartupPolicy != nil {
-		gangSet.Order = js.Spec.StartupPolicy.StartupPolicyOrder
 	}
 	asked, problems := modesOf(js)
 	if len(problems) == 0 {
@@ -260,8 +252,7 @@ func (s *GangSet) PodFields(provider Provider, replicatedJob string, job int32) 
 	return provider.Pods(s, podGroupTemplate, member, s.gangName(podGroupTemplate, member, job))
 }
 
-// GangOf returns the name of the gang that has the pods of a Job, or nothing if they are in none. Schedulers may represent it by several objects,
-// or by objects that Tranche does not create.
+// GangOf returns the name of the gang that has the pods of a Job, or nothing if they are in none. Schedulers may represent it by several objects.
 func (s *GangSet) GangOf(replicatedJob string, job int32) string {
 	for _, userGang := range s.UserGangs {
 		if userGang.ReplicatedJob == replicatedJob {

@@ -87,11 +87,6 @@ func inOrder(js *jobsetapi.JobSet, rules ...jobsetapi.StartupPolicyRule) *jobset
 	return js
 }
 
-func anyOrder(js *jobsetapi.JobSet) *jobsetapi.JobSet {
-	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.AnyOrder}
-	return js
-}
-
 func annotate(js *jobsetapi.JobSet, m jobsetapi.GangMode) *jobsetapi.JobSet {
 	js.Annotations = map[string]string{apis.GangAnnotation: string(m)}
 	return js
@@ -148,7 +143,6 @@ func TestMinCount(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	ready, succeeded := jobset.DependencyReady, jobset.DependencyComplete
 	cases := map[string]struct {
 		js       *jobsetapi.JobSet
 		provider schedulergang.Provider
@@ -167,7 +161,7 @@ func TestRefuse(t *testing.T) {
 				`set Gang on each ReplicatedJob instead, or start all ReplicatedJobs together`},
 		},
 		"a gang over dependencies": {
-			annotate(newJobSet(newJob("a"), newJob("b"), newJob("c", after("a", ready))), whole), kube,
+			annotate(newJobSet(newJob("a"), newJob("b"), newJob("c", after("a", jobset.DependencyReady))), whole), kube,
 			[]string{`metadata.annotations[tranche.dev/gang]: Gang can never start: it needs the pods of all stages at once, but stage "c" opens only when stage "a.b" is Ready: ` +
 				`set Gang on each ReplicatedJob instead, or start all ReplicatedJobs together`},
 		},
@@ -237,23 +231,6 @@ func TestRefuse(t *testing.T) {
 			asGang(newJobSet(newJob("a", podGroup("mine")), newJob("b"))), kube,
 			[]string{`spec.gangConfig.gangMode: the pods of ReplicatedJob "a" name gang "mine", the pods of "b" name none: name the gang in both, or in neither`},
 		},
-		"KAI and gangs of Jobs": {
-			newJobSet(newJob("a", replicas(2), mode(replicatedGang))),
-			schedulergang.KAI{},
-			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes no gangs of single Jobs: set Gang, or use a ReplicatedJob for each Job"},
-		},
-		"KAI and a gang of the JobSet": {
-			asGang(newJobSet(newJob("a"), newJob("b"))),
-			schedulergang.KAI{},
-			[]string{"spec.gangConfig.gangMode: the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
-				"set that order, or set Gang on each ReplicatedJob"},
-		},
-		"KAI and a gang of a ReplicatedJob": {
-			anyOrder(newJobSet(newJob("a", mode(whole)), newJob("b", after("a", succeeded)))),
-			schedulergang.KAI{},
-			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
-				"set the order to InOrder, or set Gang in spec.gangConfig"},
-		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -282,16 +259,11 @@ func TestAccept(t *testing.T) {
 		js       *jobsetapi.JobSet
 		provider schedulergang.Provider
 	}{
-		"as many gangs as there may be":         {newJobSet(newJob("a", mode(whole)), newJob("b", replicas(schedulergang.MaxGangs-1), mode(replicatedGang))), kube},
-		"one scheduler, named and by default":   {asGang(newJobSet(newJob("a"), newJob("b", scheduler("default-scheduler")))), kube},
-		"another scheduler in another gang":     {newJobSet(newJob("a", mode(whole), scheduler("x")), newJob("b", mode(whole))), kube},
-		"the scheduler of the provider":         {asGang(newJobSet(newJob("a"), newJob("b", scheduler("s")))), schedulergang.Coscheduling{SchedulerName: "s"}},
-		"another scheduler outside of gangs":    {newJobSet(newJob("a", mode(whole)), newJob("b", scheduler("x"))), schedulergang.Koordinator{}},
-		"KAI with one gang":                     {anyOrder(asGang(newJobSet(newJob("a"), newJob("b")))), schedulergang.KAI{}},
-		"KAI with gangs of stages":              {inOrder(newJobSet(newJob("a", mode(whole)), newJob("b", mode(whole)))), schedulergang.KAI{}},
-		"KAI with one ReplicatedJob":            {anyOrder(newJobSet(newJob("a", replicas(2), mode(whole)))), schedulergang.KAI{}},
-		"KAI with one ReplicatedJob, as JobSet": {inOrder(asGang(newJobSet(newJob("a", replicas(2))))), schedulergang.KAI{}},
-		"KAI with one Job":                      {newJobSet(newJob("a", mode(replicatedGang))), schedulergang.KAI{}},
+		"as many gangs as there may be":       {newJobSet(newJob("a", mode(whole)), newJob("b", replicas(schedulergang.MaxGangs-1), mode(replicatedGang))), kube},
+		"one scheduler, named and by default": {asGang(newJobSet(newJob("a"), newJob("b", scheduler("default-scheduler")))), kube},
+		"another scheduler in another gang":   {newJobSet(newJob("a", mode(whole), scheduler("x")), newJob("b", mode(whole))), kube},
+		"the scheduler of the provider":       {asGang(newJobSet(newJob("a"), newJob("b", scheduler("s")))), schedulergang.Coscheduling{SchedulerName: "s"}},
+		"another scheduler outside of gangs":  {newJobSet(newJob("a", mode(whole)), newJob("b", scheduler("x"))), schedulergang.Koordinator{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

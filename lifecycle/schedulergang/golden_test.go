@@ -29,7 +29,6 @@ func providers() map[string]schedulergang.Provider {
 		"coscheduling":  schedulergang.Coscheduling{TimeoutSeconds: new(int32(60))},
 		"volcano":       schedulergang.Volcano{Queue: "research"},
 		"koordinator":   schedulergang.Koordinator{TimeoutSeconds: new(int32(600))},
-		"kai":           schedulergang.KAI{Queue: "research"},
 	}
 }
 

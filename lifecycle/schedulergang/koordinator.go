@@ -115,6 +115,3 @@ func (k Koordinator) Pods(gangSet *GangSet, podGroupTemplate *PodGroupTemplate, 
 func (Koordinator) UserGangName(template *corev1.PodTemplateSpec) string {
 	return cmp.Or(template.Labels[koordinatorLabel], template.Labels[koordinatorLabel+"/name"], template.Annotations[koordinatorPrefix+"name"])
 }
-
-// Unsupported refuses nothing.
-func (Koordinator) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

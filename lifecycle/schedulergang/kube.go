@@ -107,6 +107,3 @@ func (Kube) UserGangName(template *corev1.PodTemplateSpec) string {
 	}
 	return *group.PodGroupName
 }
-
-// Unsupported refuses nothing.
-func (Kube) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

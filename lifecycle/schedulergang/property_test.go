@@ -169,7 +169,7 @@ func TestEveryPodCounts(t *testing.T) {
 			if err != nil && !errors.As(err, &problems) {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if wrong := isWrong(js, p); wrong != (err != nil) && name != "kai" || wrong && err == nil {
+			if wrong := isWrong(js, p); wrong != (err != nil) {
 				t.Fatalf("%s: error %v, want %t", name, err, wrong)
 			}
 			if err != nil {
@@ -177,9 +177,6 @@ func TestEveryPodCounts(t *testing.T) {
 			}
 			pods := members(js, gangSet, provider)
 			checkSum(t, js, gangSet, pods, name)
-			if name == "kai" {
-				continue // it has user-created objects
-			}
 			if diff := cmp.Diff(entriesOf(t, pods), minimums(t, p, gangSet, provider)); diff != "" {
 				t.Fatalf("%s: -pods +minimums\n%s", name, diff)
 			}
@@ -235,7 +232,7 @@ func TestEveryAttemptIsNew(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(providers())) {
 			provider := providers()[name]
 			gangSet, err := schedulergang.New(js, p, provider)
-			if err != nil || name == "kai" {
+			if err != nil {
 				continue
 			}
 			before := members(js, gangSet, provider)

@@ -25,9 +25,6 @@ type Provider interface {
 
 	// UserGangName returns the name of the gang that a pod template already belongs to, or "".
 	UserGangName(template *corev1.PodTemplateSpec) string
-
-	// Unsupported returns why the scheduler cannot do what a template asks for and what to change, or "".
-	Unsupported(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string
 }
 
 // A Kind is a kind of objects that a scheduler reads.

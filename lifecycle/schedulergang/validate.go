@@ -82,9 +82,6 @@ func (s *GangSet) validate(provider Provider) stageplan.Problems {
 				problems = append(problems, *problem)
 			}
 		}
-		if refusal := provider.Unsupported(s, podGroupTemplate); refusal != "" {
-			problems = append(problems, problemf(podGroupTemplate.field, "%s", refusal))
-		}
 	}
 	return problems
 }

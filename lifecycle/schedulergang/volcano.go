@@ -74,6 +74,3 @@ func (v Volcano) Pods(_ *GangSet, podGroupTemplate *PodGroupTemplate, member *Me
 func (Volcano) UserGangName(template *corev1.PodTemplateSpec) string {
 	return template.Annotations[volcanoAnnotation]
 }
-
-// Unsupported refuses nothing.
-func (Volcano) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

@@ -31,7 +31,7 @@ func TestEnding(t *testing.T) {
 	}{
 		"a gang of the JobSet":               {kube, whole, off, "1", []string{"driver-0", "workers-0", "workers-1"}},
 		"a gang of several PodGroups":        {schedulergang.Koordinator{}, whole, off, "1", []string{"driver-0", "workers-0", "workers-1"}},
-		"a gang without PodGroups of ours":   {schedulergang.KAI{}, off, whole, "1", []string{"workers-0", "workers-1"}},
+		"a gang of a ReplicatedJob":          {kube, off, whole, "1", []string{"workers-0", "workers-1"}},
 		"a gang of each Job":                 {kube, off, each, "1", []string{"workers-0"}},
 		"a gang whose attempt before ends":   {kube, whole, off, "0", []string{"workers-0"}},
 		"no gang":                            {kube, off, off, "1", []string{"workers-0"}},

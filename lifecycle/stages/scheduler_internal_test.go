@@ -147,7 +147,7 @@ func volcano() schedulergang.API {
 func TestContradictingFlavor(t *testing.T) {
 	s := world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}}.build(t)
 	asGangs(t, s)
-	s.Scheduler.Name = "KAI"
+	s.Scheduler.Name = "Koordinator"
 	s.Flavors["a100"] = &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.GangProviderAnnotation: "Volcano"}}}
 	reason, message := jobsetstate.GangSchedulingOf(s)
 	if want := `ResourceFlavor "a100" names Volcano for them`; reason != jobsetstatus.GangsContradicted || !strings.Contains(message, want) {

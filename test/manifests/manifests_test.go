@@ -125,7 +125,7 @@ func TestChartRefusesDoubles(t *testing.T) {
 		"mode=Beside": "configuration.mode has no effect; set the value mode",
 		"managedNamespaceSelector.matchLabels.team=a": "configuration.managedNamespaceSelector has no effect; set the value namespaceSelector",
 		"manageJobSetsWithoutQueueName=true":          "configuration.manageJobSetsWithoutQueueName has no effect; set the value manageJobSetsWithoutQueueName",
-		"gang.provider=KAI":                           "configuration.gang.provider has no effect; set the value gangProvider",
+		"gang.provider=Volcano":                       "configuration.gang.provider has no effect; set the value gangProvider",
 	} {
 		refuses(t, want, "--set=configuration."+value)
 	}
@@ -220,7 +220,7 @@ func excluded(labels map[string]any) map[string]any {
 // Each value of the chart reaches every object that it concerns.
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
-		"--set=managerUser=another-user", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
+		"--set=managerUser=another-user", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=Volcano", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
 		"--set=maxTerminationGracePeriod=90s", "--set=maxJobs=1000000", "--set=maxPods=9",
 		"--set=usersWithoutQueue={a,b}", "--set=configuration.coStart.accelerators={example.com/gpu,example.com/tpu}",
 		"--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
@@ -228,7 +228,7 @@ func TestChartValues(t *testing.T) {
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
 	want := map[string]any{
-		"manager": "another-user", "kueueManager": "", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
+		"manager": "another-user", "kueueManager": "", "manageJobSetsWithoutQueueName": "true", "gangProvider": "Volcano", "gangSchedulerName": "mine",
 		"maxTerminationGracePeriod": "90s", "maxJobs": "1000000", "maxPods": "9",
 		"accelerators": "example.com/gpu\nexample.com/tpu", "usersWithoutQueue": "a\nb",
 		"groupStartImage": "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
@@ -240,7 +240,7 @@ func TestChartValues(t *testing.T) {
 		"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration", "stageAdmission": "Greedy",
 		"manageJobSetsWithoutQueueName": true,
 		"coStart":                       map[string]any{"accelerators": []any{"example.com/gpu", "example.com/tpu"}},
-		"gang":                          map[string]any{"provider": "KAI", "kai": map[string]any{"schedulerName": "mine"}},
+		"gang":                          map[string]any{"provider": "Volcano", "volcano": map[string]any{"schedulerName": "mine"}},
 		"managedNamespaceSelector":      excluded(map[string]any{"team": "ml"}),
 	}
 	if diff := cmp.Diff(configuration, field(t, got["ConfigMap/tranche-system/tranche-manager"], "data", "config.yaml")); diff != "" {

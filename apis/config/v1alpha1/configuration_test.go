@@ -257,7 +257,7 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"gang scheduler name":     {"gang: {koordinator: {schedulerName: A_b}}", []string{"gang.koordinator.schedulerName"}},
 		"gang mode":               {"gang: {koordinator: {mode: strict}}", []string{"gang.koordinator.mode"}},
 		"gang timeout":            {"gang: {coscheduling: {timeoutSeconds: 0}}", []string{"gang.coscheduling.timeoutSeconds"}},
-		"gang queue":              {"gang: {kai: {queue: a/b}, volcano: {queue: a_b}}", []string{"gang.volcano.queue", "gang.kai.queue"}},
+		"gang queue":              {"gang: {volcano: {queue: a_b}}", []string{"gang.volcano.queue"}},
 		"gang diagnosis":          {"gang: {diagnoseAfter: -1s}", []string{"gang.diagnoseAfter"}},
 		"podGroups status":        {"podGroups: {status: manage}", []string{"podGroups.status"}},
 		"podGroups timeout":       {"podGroups: {afterTimeout: stop}", []string{"podGroups.afterTimeout"}},

@@ -96,7 +96,6 @@ func (g *Gang) setDefaults() {
 	setString(&g.Volcano.SchedulerName, apis.VolcanoScheduler)
 	setString(&g.Koordinator.SchedulerName, apis.KoordinatorScheduler)
 	setString(&g.Koordinator.Mode, KoordinatorStrict)
-	setString(&g.KAI.SchedulerName, apis.KAIScheduler)
 }
 
 func (w *WaitForPodsReady) setDefaults() {

@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // A Gang configures the gangs that JobSets request by gangConfig, or by the annotation tranche.dev/gang.
 type Gang struct {
 	// Provider is the scheduler that places gangs: Kube for that of Kubernetes itself, whose feature gates GenericWorkload and
-	// GangScheduling must be on, Coscheduling for the plugin of scheduler-plugins, Volcano, Koordinator or KAI, or None. It defaults to None,
+	// GangScheduling must be on, Coscheduling for the plugin of scheduler-plugins, Volcano, Koordinator, or None. It defaults to None,
 	// and must equal the key gangProvider in the ConfigMap tranche-guards. The annotation tranche.dev/gang-provider of a LocalQueue or a
 	// ResourceFlavor overrides it.
 	Provider GangProvider `json:"provider,omitempty"`
@@ -21,9 +21,6 @@ type Gang struct {
 
 	// Koordinator configures the scheduler of that name.
 	Koordinator Koordinator `json:"koordinator,omitempty"`
-
-	// KAI configures the scheduler of that name.
-	KAI KAI `json:"kai,omitempty"`
 }
 
 // A GangProvider is a scheduler that places gangs.
@@ -40,8 +37,6 @@ const (
 	GangProviderVolcano GangProvider = "Volcano"
 	// GangProviderKoordinator is Koordinator, which reads PodGroups of scheduling.sigs.k8s.io.
 	GangProviderKoordinator GangProvider = "Koordinator"
-	// GangProviderKAI is KAI, which creates its PodGroups itself.
-	GangProviderKAI GangProvider = "KAI"
 )
 
 // A Coscheduling configures the plugin Coscheduling.
@@ -85,15 +80,6 @@ const (
 	KoordinatorNonStrict KoordinatorMode = "NonStrict"
 )
 
-// A KAI configures KAI.
-type KAI struct {
-	// SchedulerName is the name under which KAI runs. It defaults to kai-scheduler.
-	SchedulerName string `json:"schedulerName,omitempty"`
-
-	// Queue is the queue of KAI for all pods in gangs. If it is empty, the default, the label kai.scheduler/queue of the pods names the queue.
-	Queue string `json:"queue,omitempty"`
-}
-
 // SchedulerName returns the schedulerName that the pods of gangs get, or "" if they keep their own.
 func (g *Gang) SchedulerName(provider GangProvider) string {
 	switch provider {
@@ -103,8 +89,6 @@ func (g *Gang) SchedulerName(provider GangProvider) string {
 		return g.Volcano.SchedulerName
 	case GangProviderKoordinator:
 		return g.Koordinator.SchedulerName
-	case GangProviderKAI:
-		return g.KAI.SchedulerName
 	case GangProviderNone, GangProviderKube:
 		return ""
 	}

@@ -108,7 +108,7 @@ func (c *Concurrency) validate(path *field.Path) field.ErrorList {
 func (g *Gang) validate(path *field.Path) field.ErrorList {
 	return slices.Concat(
 		oneOf(path.Child("provider"), g.Provider, GangProviderNone, GangProviderKube, GangProviderCoscheduling,
-			GangProviderVolcano, GangProviderKoordinator, GangProviderKAI),
+			GangProviderVolcano, GangProviderKoordinator),
 		notNegative(path.Child("diagnoseAfter"), g.DiagnoseAfter),
 		subdomain(path.Child("coscheduling", "schedulerName"), g.Coscheduling.SchedulerName),
 		between(path.Child("coscheduling", "timeoutSeconds"), g.Coscheduling.TimeoutSeconds, 1, math.MaxInt32),
@@ -117,8 +117,6 @@ func (g *Gang) validate(path *field.Path) field.ErrorList {
 		subdomain(path.Child("koordinator", "schedulerName"), g.Koordinator.SchedulerName),
 		oneOf(path.Child("koordinator", "mode"), g.Koordinator.Mode, KoordinatorStrict, KoordinatorNonStrict),
 		between(path.Child("koordinator", "timeoutSeconds"), g.Koordinator.TimeoutSeconds, 1, math.MaxInt32),
-		subdomain(path.Child("kai", "schedulerName"), g.KAI.SchedulerName),
-		invalid(path.Child("kai", "queue"), g.KAI.Queue, validation.IsValidLabelValue(g.KAI.Queue)),
 	)
 }
 

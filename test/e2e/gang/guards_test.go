@@ -88,6 +88,5 @@ var _ = Describe("The guards", func() {
 		Entry("Volcano by another name", "Volcano", "volcano-2", "volcano-2", nil, SpecTimeout(patience)),
 		Entry("Koordinator", "Koordinator", "", apis.KoordinatorScheduler, labeled("pod-group.scheduling.sigs.k8s.io"), SpecTimeout(patience)),
 		Entry("Koordinator, with annotations", "Koordinator", "", apis.KoordinatorScheduler, annotated("gang.scheduling.koordinator.sh/name", "mine"), SpecTimeout(patience)),
-		Entry("KAI", "KAI", "", apis.KAIScheduler, nil, SpecTimeout(patience)),
 	)
 })

@@ -151,16 +151,6 @@ var _ = Describe("A gang of another scheduler", func() {
 		}, "other default-scheduler  : 1 of 1", "workers default-scheduler kept cosched-workers-0x0-r0: 4 of 4", "workers default-scheduler kept cosched-workers-0x1-r0: 4 of 4")
 	}, SpecTimeout(patience))
 
-	It("has no object for KAI, which creates its PodGroup itself", func(ctx SpecContext) {
-		js := in("kai", asGang(newJobSet("kai", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 2})))
-		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.AnyOrder}
-		submit(ctx, js)
-		expectPods(ctx, js, func(pod *corev1.Pod) string { return pod.Labels["kai.scheduler/queue"] },
-			"driver kai-scheduler research: 0 of 1", "workers kai-scheduler research: 0 of 2")
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang, whose PodGroups KAI makes")
-		expectNoGroups(ctx, js)
-	}, SpecTimeout(patience))
-
 	It("has no gang object if its LocalQueue names provider None", func(ctx SpecContext) {
 		js := in("none", asGang(newJobSet("without-provider", role{name: "workers", replicas: 1, pods: 13})))
 		submit(ctx, js)
@@ -170,7 +160,7 @@ var _ = Describe("A gang of another scheduler", func() {
 	}, SpecTimeout(patience))
 
 	It("is refused if its provider is unknown", func(ctx SpecContext) {
-		want := MatchError(ContainSubstring(`tranche.dev/gang-provider must be None, Kube, Coscheduling, Volcano, Koordinator or KAI, not "Unknown"`))
+		want := MatchError(ContainSubstring(`tranche.dev/gang-provider must be None, Kube, Coscheduling, Volcano or Koordinator, not "Unknown"`))
 		Expect(env.Admin.Create(ctx, newLocalQueue("unknown-provider", "Unknown"))).To(want)
 		Expect(env.Admin.Create(ctx, newFlavor("unknown-provider", "Unknown"))).To(want)
 	}, SpecTimeout(patience))

@@ -82,7 +82,6 @@ func settings() map[string]any {
 	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
 	return map[string]any{"gang": map[string]any{
 		"provider": "Kube", "diagnoseAfter": "1s", "volcano": standIn, "coscheduling": map[string]any{"schedulerName": corev1.DefaultSchedulerName, "timeoutSeconds": 60},
-		"kai": map[string]any{"queue": "research"},
 	}}
 }
 
@@ -108,7 +107,7 @@ func makeQueues(ctx context.Context) {
 		newClusterQueue("ml", "gpu", "1k"), newClusterQueue("flavored", "small", "2", "large", "1k"),
 		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flavored"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "flavored"}},
 		newLocalQueue("ml", ""), newLocalQueue("coscheduling", "Coscheduling"), newLocalQueue("volcano", "Volcano"),
-		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("kai", "KAI"), newLocalQueue("none", "None"),
+		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("none", "None"),
 		newHeldQueue(),
 	} {
 		Expect(env.Admin.Create(ctx, object)).To(Succeed())
