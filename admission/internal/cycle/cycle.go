@@ -58,7 +58,7 @@ func (cy *Cycle) runCycle(g *model.CohortTree) {
 		}
 		cy.m.ChangedReservations = cy.m.ChangedReservations[:0]
 		winner := n.winner()
-		if winner == nil && !cy.wakeForBorrowing(g) && !cy.endWithheld(g) && !backfill.WakeIfLater(cy.m, g) {
+		if winner == nil && !cy.wakeForBorrowing(g) && !cy.endWithheld(g) && !cy.endFarAhead(g) && !backfill.WakeIfLater(cy.m, g) {
 			return
 		}
 		if winner == nil {

@@ -46,6 +46,39 @@ func (cy *Cycle) endWithheld(g *model.CohortTree) bool {
 	return len(ended) > 0
 }
 
+// endFarAhead ends the reservations for stages that would prepare their JobSets too far ahead since others have taken accelerators, and reports whether there
+// were any. Such a stage does not wait for quota. The check has the last word: it releases reservations of the stage's own JobSet and of those behind it, so
+// that more accelerators are free for it. So a reservation that ends here is not made again at once.
+func (cy *Cycle) endFarAhead(g *model.CohortTree) bool {
+	ended := false
+	for _, q := range slices.Clone(g.DueQueues) {
+		s := q.DueStage()
+		if s == nil {
+			continue
+		}
+		if _, exceeds := cy.check.Ahead.Exceeds(s, q, cy.m.JobSets[s.OwnerUID]); !exceeds {
+			continue
+		}
+		l := cy.check.Candidate(s)
+		if refusal := cy.check.Check(l); refusal != nil && !awaitsDue(l) {
+			cy.m.EndDue(q)
+			cy.m.Enqueue(s)
+			ended = true
+		}
+	}
+	return ended
+}
+
+// awaitsDue reports whether a refused candidate, or its co-admission group, gets a reservation when it is due.
+func awaitsDue(l *check.Candidate) (ok bool) {
+	if l.GroupCandidate != nil {
+		_, ok = l.GroupCandidate.AwaitsDue()
+	} else {
+		_, ok = l.AwaitsDue()
+	}
+	return ok
+}
+
 // isWithheld reports whether a stage is not due because of what is withheld from it. A reservation that ended in this call of Decide is not made again with the same
 // need, so that Decide terminates.
 func (cy *Cycle) isWithheld(l *check.Candidate) bool {
