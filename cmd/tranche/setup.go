@@ -114,8 +114,8 @@ func stripConfigMap(object any) (any, error) {
 	return configMap, nil
 }
 
-// stripPod reduces a pod to the fields that show whether it is terminal, its JobSet and Job, and whether it waits for a node or for others
-// of its group.
+// stripPod reduces a pod to the fields that show whether it is terminal, its JobSet and Job, whether it waits for a node, and why, or for others of
+// its group.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -135,6 +135,9 @@ func stripPod(object any) (any, error) {
 		if value, ok := pod.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, key, value)
 		}
+	}
+	if why := jobsetstate.WithoutNode(pod); why != "" {
+		stripped.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}
 	}
 	return stripped, nil
 }

@@ -1,6 +1,7 @@
 package jobsetstate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,8 @@ type pending struct {
 	since time.Time
 	// schedulers has the names of the schedulers that the pods use.
 	schedulers map[string]bool
+	// refusal is the longest of what the scheduler says about the waiting pods, or "": of some it only says that others of the gang do not fit.
+	refusal string
 }
 
 // GangWait finds gangs that wait, and returns the first by name.
@@ -96,7 +99,20 @@ func (p *pending) add(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		p.unplaced++
 		p.waitsSince(pod.CreationTimestamp.Time)
+		if why := WithoutNode(pod); cmp.Or(cmp.Compare(len(why), len(p.refusal)), strings.Compare(why, p.refusal)) > 0 {
+			p.refusal = why
+		}
 	}
+}
+
+// WithoutNode returns why a scheduler found no node for a pod, or "".
+func WithoutNode(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && pod.Spec.NodeName == "" {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 func (p *pending) waitsSince(since time.Time) {
@@ -122,10 +138,11 @@ func (s *Snapshot) diagnose(name string, p *pending, status schedulergang.Status
 		return jobsetstatus.GangSplit, fmt.Sprintf("the pods of gang %q have several schedulers (%s), and no scheduler counts the pods of another: "+
 			"remove what changes spec.schedulerName of pods, for example an admission webhook", name, strings.Join(schedulers, ", "))
 	case status.Unschedulable != "":
-		return jobsetstatus.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s; "+
-			"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, status.Unschedulable)
+		return p.unschedulable(name, status.Unschedulable)
 	case status.Reports || p.unplaced == 0:
 		return "", ""
+	case p.refusal != "":
+		return p.unschedulable(name, p.refusal)
 	case s.Scheduler.Name == string(configapi.GangProviderKube):
 		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q reports nothing about its PodGroup: "+
 			"ask your administrator whether the scheduler runs, with the feature gates GenericWorkload and GangScheduling",
@@ -134,4 +151,9 @@ func (s *Snapshot) diagnose(name string, p *pending, status schedulergang.Status
 		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q reports nothing about its PodGroup: "+
 			"see the Events of the pods; if there are none, ask your administrator whether the scheduler runs", p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
 	}
+}
+
+func (p *pending) unschedulable(name, why string) (reason, message string) {
+	return jobsetstatus.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s; "+
+		"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, why)
 }

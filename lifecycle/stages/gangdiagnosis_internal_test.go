@@ -97,6 +97,13 @@ func TestGangWait(t *testing.T) {
 			pods: two, group: scheduled("False", "0/3 nodes"), wantReason: jobsetstatus.GangUnschedulable,
 			want: `2 of 2 pods of gang "js-init-0-r0-jsuid" have no node: 0/3 nodes`, wantAgain: time.Minute,
 		},
+		"the scheduler reports on the pods only": {
+			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) {
+				for i, pod := range s.Owned.Pods {
+					pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: []string{"0/2 nodes", "others"}[i]}}
+				}
+			}, wantReason: jobsetstatus.GangUnschedulable, want: `2 of 2 pods of gang "js-init-0-r0-jsuid" have no node: 0/2 nodes; add nodes`, wantAgain: time.Minute,
+		},
 		"one more is about to be placed": {pods: waiting{"default-scheduler+", "default-scheduler"}, group: scheduled("True", ""), wantAgain: time.Minute},
 		"the scheduler says nothing": {
 			pods: two, group: nothing, wantReason: jobsetstatus.GangUnheard, want: "the feature gates GenericWorkload and GangScheduling", wantAgain: time.Minute,
