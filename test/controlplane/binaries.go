@@ -18,6 +18,9 @@ const BinariesVariable = "TRANCHE_CLUSTER_BIN"
 // KueueVariable does the same for the directory of Kueue's binaries.
 const KueueVariable = "TRANCHE_KUEUE_BIN"
 
+// SchedulersVariable does the same for the directory of other schedulers.
+const SchedulersVariable = "TRANCHE_SCHEDULERS_BIN"
+
 const (
 	modulePath = "github.com/tranche-dev/tranche"
 	loopback   = "127.0.0.1"
@@ -39,6 +42,15 @@ func KueueDir(ctx context.Context) (string, error) {
 		return dir, nil
 	}
 	return build(ctx, "Kueue", "-kueue")
+}
+
+// SchedulersDir returns the directory of Coscheduling and Volcano: the one that SchedulersVariable names, or else the one that the module
+// test/cluster/schedulers builds. The first build takes minutes.
+func SchedulersDir(ctx context.Context) (string, error) {
+	if dir := os.Getenv(SchedulersVariable); dir != "" {
+		return dir, nil
+	}
+	return build(ctx, "other schedulers", "-schedulers")
 }
 
 // build runs the command build of test/cluster.

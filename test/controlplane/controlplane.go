@@ -36,6 +36,11 @@ const (
 	JobSet            = "jobset"
 	Kueue             = "kueue"    // only with Config.Kueue
 	Machine           = "realnode" // only with Config.RealNode
+
+	// Only with Config.GangSchedulers.
+	Coscheduling       = "coscheduling"
+	Volcano            = "volcano"
+	VolcanoControllers = "volcano-controllers"
 )
 
 // A Config configures a control plane. The JobSet controller needs its CRD among CRDs, or must be named in Without.
@@ -72,6 +77,10 @@ type Config struct {
 	// Kueue adds Kueue's manager with its CRDs, webhooks and permissions. Nil means that there is no Kueue.
 	Kueue *KueueOptions
 
+	// GangSchedulers adds kube-scheduler with the plugin Coscheduling, and Volcano's scheduler with its controllers and CRDs. The CRD of Coscheduling's PodGroups must be
+	// among CRDs.
+	GangSchedulers bool
+
 	// BinDir is the directory of the binaries. Empty means the one of BuildDir.
 	BinDir string
 
@@ -93,6 +102,7 @@ type ControlPlane struct {
 	components []component // in the order of starting
 	webhooks   webhooks    // of the JobSet controller
 	kueue      kueueSetup
+	schedulers string // directory of other schedulers, if there are any
 	gateway    string // of the real node
 
 	mu     sync.Mutex  // guards what the components do
@@ -147,6 +157,11 @@ func (p *ControlPlane) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.config.GangSchedulers {
+		if p.schedulers, err = SchedulersDir(ctx); err != nil {
+			return err
+		}
+	}
 	if p.workDir = p.config.WorkDir; p.workDir == "" {
 		if p.temporary, err = os.MkdirTemp("", "tranche-controlplane-"); err != nil {
 			return fmt.Errorf("make a work directory: %w", err)
@@ -174,7 +189,9 @@ func (p *ControlPlane) define() error {
 	for _, user := range p.config.Users {
 		p.UserConfig(user)
 	}
-	for _, define := range []func() error{p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet, p.defineKueue, p.defineMachine} {
+	for _, define := range []func() error{
+		p.defineControllerManager, p.defineScheduler, p.defineKwok, p.defineJobSet, p.defineKueue, p.defineGangSchedulers, p.defineMachine,
+	} {
 		if err := define(); err != nil {
 			return err
 		}
@@ -325,5 +342,5 @@ func (p *ControlPlane) path(elements ...string) string {
 func (p *ControlPlane) logPath(name string) string { return p.path("logs", name+".log") }
 
 func componentNames() []string {
-	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, JobSet, Kueue, Machine}
+	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, JobSet, Kueue, Machine, Coscheduling, Volcano, VolcanoControllers}
 }

@@ -24,9 +24,9 @@ func (p *ControlPlane) provision(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(p.config.CRDs)+len(crds) > 0 {
+	if paths := append(p.volcanoCRDs(), p.config.CRDs...); len(paths)+len(crds) > 0 {
 		_, err := envtest.InstallCRDs(p.AdminConfig(), envtest.CRDInstallOptions{
-			CRDs: crds, Paths: p.config.CRDs, ErrorIfPathMissing: true, MaxTime: startTimeout, PollInterval: pollInterval,
+			CRDs: crds, Paths: paths, ErrorIfPathMissing: true, MaxTime: startTimeout, PollInterval: pollInterval,
 		})
 		if err != nil {
 			return fmt.Errorf("install CRDs: %w", err)

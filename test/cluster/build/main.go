@@ -2,7 +2,8 @@
 // hash of all inputs of the build, together with their manifests; existing binaries are not built again. Progress goes to standard error,
 // and the directory is the only line on standard output.
 //
-// With -kueue it makes Kueue's manager and command line instead, from the modules that kueue/go.mod pins, into bin/kueue-KEY.
+// With -kueue it makes Kueue's manager and command line instead, from the modules that kueue/go.mod pins, into bin/kueue-KEY, and with -schedulers
+// Coscheduling and Volcano, from those that schedulers/go.mod pins, into bin/schedulers-KEY.
 //
 // With -with it also builds the manager and the demo, into the directory bin of the main module: all that `make demo` needs.
 package main
@@ -21,6 +22,7 @@ func main() {
 	with := flag.String("with", "", "directory of the main module: build its manager and its demo, too")
 	version := flag.String("version", "dev", "version that the manager reports")
 	onlyKueue := flag.Bool("kueue", false, "build Kueue instead of the control plane")
+	onlySchedulers := flag.Bool("schedulers", false, "build other schedulers of gangs instead of the control plane")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -32,8 +34,11 @@ func main() {
 		}
 	}
 	wanted := controlPlane()
-	if *onlyKueue {
+	switch {
+	case *onlyKueue:
 		wanted = kueue()
+	case *onlySchedulers:
+		wanted = schedulers()
 	}
 	dir, err := build(ctx, wanted)
 	if err != nil {

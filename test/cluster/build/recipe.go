@@ -68,6 +68,25 @@ func kueue() *product {
 	}
 }
 
+// schedulers are other schedulers of gangs. Their module is one of its own, since they are built from an older version of Kubernetes.
+func schedulers() *product {
+	const volcano = "volcano.sh/volcano"
+	return &product{
+		title: "other schedulers", module: "schedulers", prefix: "schedulers-", sources: []string{"coscheduling/*.go"},
+		stamps: func(context.Context, string) (string, error) { return "", nil }, // their versions are not read
+		binaries: []binary{
+			{name: "coscheduling", pkg: "./coscheduling"},
+			{name: "volcano", pkg: volcano + "/cmd/scheduler", linkedAs: "scheduler"},
+			{name: "volcano-controllers", pkg: volcano + "/cmd/controller-manager", linkedAs: "controller-manager"},
+		},
+		manifests: []manifest{
+			{volcano, "config/crd/volcano/bases", "manifests/volcano/crd"},
+			{volcano, "config/crd/jobflow/bases", "manifests/volcano/crd"},
+			{volcano, "installer/helm/chart/volcano/config/volcano-scheduler.conf", "manifests/volcano/scheduler.conf"},
+		},
+	}
+}
+
 func controlPlaneBinaries() []binary {
 	binaries := []binary{
 		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", linkedAs: "server"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -80,6 +81,18 @@ func expectPods(ctx context.Context, js *jobsetapi.JobSet, show func(*corev1.Pod
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// placed counts the pods of a JobSet that have a node, as "of how many".
+func placed(ctx context.Context, g Gomega, js *jobsetapi.JobSet) string {
+	pods := podsOf(ctx, g, js)
+	n := 0
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d", n, len(pods))
+}
+
 // expectNoGroups checks that a JobSet has no PodGroup in any API. Its Jobs are released only when the objects of its gangs exist.
 func expectNoGroups(ctx context.Context, js *jobsetapi.JobSet) {
 	GinkgoHelper()
@@ -111,19 +124,21 @@ var _ = Describe("A gang of another scheduler", func() {
 		show := fieldsOf("minMember", "minTaskMember", "minResources", "queue")
 		spec := "9 map[driver:1 workers:8] map[cpu:900m nvidia.com/gpu:9] default"
 		expectGroups(ctx, js, volcano, show, "volcano-all-r0: "+spec)
-		expectPods(ctx, js, gang, "driver default-scheduler volcano-all-r0 driver: 1 of 1", "workers default-scheduler volcano-all-r0 workers: 8 of 8")
+		expectPods(ctx, js, gang, "driver volcano volcano-all-r0 driver: 1 of 1", "workers volcano volcano-all-r0 workers: 8 of 8")
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang, each with a PodGroup of scheduling.volcano.sh/v1beta1")
 
+		Eventually(func(g Gomega) {
+			g.Expect(groupsOf(ctx, g, js, volcano)[0].Object["status"]).To(And(HaveKeyWithValue("phase", "Running"), HaveKeyWithValue("running", BeEquivalentTo(9))))
+		}).WithContext(ctx).Should(Succeed())
 		group := groupsOf(ctx, Default, js, volcano)[0]
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minMember":1},"status":{"phase":"Running","running":9}}`))
-		Expect(env.Admin.Patch(ctx, &group, patch)).To(Succeed())
+		Expect(env.Admin.Patch(ctx, &group, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minMember":1}}`)))).To(Succeed())
 		expectGroups(ctx, js, volcano, show, "volcano-all-r0: "+spec)
 		after := groupsOf(ctx, Default, js, volcano)[0]
 		Expect(after.GetUID()).To(Equal(group.GetUID()), "it is changed while pods go by it")
 		Expect(after.Object["status"]).To(HaveKeyWithValue("phase", "Running"))
 
 		fail(ctx, js, "driver")
-		expectPods(ctx, js, gang, "driver default-scheduler volcano-all-r1 driver: 1 of 1", "workers default-scheduler volcano-all-r1 workers: 8 of 8")
+		expectPods(ctx, js, gang, "driver volcano volcano-all-r1 driver: 1 of 1", "workers volcano volcano-all-r1 workers: 8 of 8")
 		expectGroups(ctx, js, volcano, show, "volcano-all-r1: "+spec)
 	}, SpecTimeout(patience))
 
@@ -148,8 +163,28 @@ var _ = Describe("A gang of another scheduler", func() {
 			"cosched-workers-0x0-r0: 4 map[cpu:400m nvidia.com/gpu:4] 60", "cosched-workers-0x1-r0: 4 map[cpu:400m nvidia.com/gpu:4] 60")
 		expectPods(ctx, js, func(pod *corev1.Pod) string {
 			return pod.Labels["mine"] + " " + pod.Labels["scheduling.x-k8s.io/pod-group"][:min(len("cosched-workers-0x0-r0"), len(pod.Labels["scheduling.x-k8s.io/pod-group"]))]
-		}, "other default-scheduler  : 1 of 1", "workers default-scheduler kept cosched-workers-0x0-r0: 4 of 4", "workers default-scheduler kept cosched-workers-0x1-r0: 4 of 4")
+		}, "other default-scheduler  : 1 of 1", "workers scheduler-plugins-scheduler kept cosched-workers-0x0-r0: 4 of 4", "workers scheduler-plugins-scheduler kept cosched-workers-0x1-r0: 4 of 4")
 	}, SpecTimeout(patience))
+
+	DescribeTable("is placed whole or not at all", func(ctx SpecContext, queue, cause string) {
+		By("leaving it 4 GPUs of 12")
+		others := newJobSet("others-"+queue, role{name: "workers", replicas: 1, pods: 8})
+		submit(ctx, others)
+		expectBound(ctx, others, "none: 8 of 8")
+		js := in(queue, asGang(newJobSet("whole-"+queue, role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 4})))
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, cause)
+		Consistently(func(g Gomega) { g.Expect(placed(ctx, g, js)).To(Equal("0 of 5")) }).WithContext(ctx).WithTimeout(2 * time.Second).Should(Succeed())
+		By("giving it the rest")
+		remove(ctx, others)
+		// Coscheduling tries a gang again when a pod is created, not when one is deleted.
+		submit(ctx, newJobSet("next-"+queue, role{name: "workers", replicas: 1, pods: 1}))
+		Eventually(func(g Gomega) { g.Expect(placed(ctx, g, js)).To(Equal("5 of 5")) }).WithContext(ctx).Should(Succeed())
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang")
+	},
+		Entry("by Coscheduling", "coscheduling", "nodes are available", SpecTimeout(patience)),
+		Entry("by Volcano", "volcano", "3 Insufficient nvidia.com/gpu", SpecTimeout(patience)),
+	)
 
 	It("has no gang object if its LocalQueue names provider None", func(ctx SpecContext) {
 		js := in("none", asGang(newJobSet("without-provider", role{name: "workers", replicas: 1, pods: 13})))
@@ -170,7 +205,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
 		gang := func(pod *corev1.Pod) string { return withoutUID(pod.Annotations["scheduling.k8s.io/group-name"]) }
-		expectPods(ctx, js, gang, "large default-scheduler flavored-large-1-r0: 4 of 4", "small default-scheduler flavored-small-0-r0: 2 of 2")
+		expectPods(ctx, js, gang, "large volcano flavored-large-1-r0: 4 of 4", "small volcano flavored-small-0-r0: 2 of 2")
 		expectGroups(ctx, js, volcano, fieldsOf("minMember"), "flavored-large-1-r0: 4", "flavored-small-0-r0: 2")
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `ResourceFlavor "large" names Koordinator for them (tranche.dev/gang-provider), but the Jobs were made for Volcano`)
 	}, SpecTimeout(patience))

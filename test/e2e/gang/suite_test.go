@@ -1,8 +1,10 @@
-// Package gang_test runs gangs through the real manager binary and the real scheduler, with the feature gates on that place them whole.
+// Package gang_test runs gangs through the real manager binary and real schedulers: that of Kubernetes, with the feature gates on that place them whole,
+// Coscheduling and Volcano's.
 package gang_test
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -47,8 +49,10 @@ func TestGangs(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	suite, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
-	var err error
+	root, err := testenv.Root()
+	Expect(err).NotTo(HaveOccurred())
 	env, err = testenv.Start(suite, controlplane.Config{
+		CRDs: []string{filepath.Join(root, "test", "testenv", "podgroups")}, GangSchedulers: true,
 		// An unschedulable gang would be tried hundreds of times per second.
 		FeatureGates:  []string{"GenericWorkload=true", "GangScheduling=true", "SchedulerPopFromBackoffQ=false"},
 		RuntimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
@@ -62,7 +66,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return env.Stop() })
 	auditor, err = invariants.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(env.InstallPodGroups()).To(Succeed())
 	turnOn(ctx)
 	startManager(suite)
 	DeferCleanup(func() error { return manager.Stop() })
@@ -76,13 +79,8 @@ func startManager(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// settings are those of the manager. No other scheduler runs here: that of Kubernetes replaces some of them, and places their pods one by
-// one.
 func settings() map[string]any {
-	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
-	return map[string]any{"gang": map[string]any{
-		"provider": "Kube", "diagnoseAfter": "1s", "volcano": standIn, "coscheduling": map[string]any{"schedulerName": corev1.DefaultSchedulerName, "timeoutSeconds": 60},
-	}}
+	return map[string]any{"gang": map[string]any{"provider": "Kube", "diagnoseAfter": "1s", "coscheduling": map[string]any{"timeoutSeconds": 60}}}
 }
 
 // startAnew restarts the manager as Kubernetes does after it has noticed a change of the served APIs.
