@@ -9,6 +9,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var _ = Describe("tranche explain", func() {
@@ -20,13 +23,31 @@ var _ = Describe("tranche explain", func() {
 			Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}},
 		}}
 		submit(ctx, js)
-		explain := func(ctx context.Context) (string, error) {
-			out, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", "pending", "-n", t.namespace, "--kubeconfig", env.AdminKubeconfig).CombinedOutput()
-			return strings.Join(strings.Fields(string(out)), " "), err // lines are wrapped
-		}
-		Eventually(ctx, explain).Should(And(
+		Eventually(ctx, explained("pending", t.namespace)).Should(And(
 			MatchRegexp(`2 pods, such as pending-nowhere-0-0-\w+: no node: 0/12 nodes are available: 4 node\(s\) didn.t match`),
 			MatchRegexp(`pod pending-lost-0-0-\w+: no node: .*persistentvolumeclaim "gone" not found`),
 		))
 	}, SpecTimeout(specTimeout))
+
+	DescribeTable("says why Jobs of an admitted stage have no pods", func(ctx SpecContext, name string, submitted func(t team) client.Object, want string) {
+		t := newTeam(ctx, "100", "8")
+		Expect(env.Admin.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "no-pods"}, Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")},
+		}})).To(Succeed())
+		Expect(env.Admin.Create(ctx, submitted(t))).To(Succeed())
+		Eventually(ctx, explained(name, t.namespace)).Should(MatchRegexp(want + `: FailedCreate: .*exceeded quota: no-pods, requested: pods=1`))
+	},
+		Entry("of a JobSet", "refused", func(t team) client.Object {
+			return t.newJobSet("refused", replicatedJob{name: "workers", cpus: "1", replicas: 2})
+		}, "2 Jobs, such as refused-workers-0, have no pods", SpecTimeout(specTimeout)),
+		Entry("that are queued alone", "job/refused", func(t team) client.Object { return t.newJob("refused", 1, "1") }, "Job refused has no pods", SpecTimeout(specTimeout)),
+	)
 })
+
+// explained returns what the command explain prints about an object, in one line.
+func explained(name, namespace string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		out, err := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), "explain", name, "-n", namespace, "--kubeconfig", env.AdminKubeconfig).CombinedOutput()
+		return strings.Join(strings.Fields(string(out)), " "), err
+	}
+}

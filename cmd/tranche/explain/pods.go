@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -17,8 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// pendingPods returns why pods of an admitted quota Workload are not ready: a sentence for each reason, with the number of pods and the name of one. There is none if
-// all are ready, if nothing is known yet, or if the user may not read pods: the answer is one without it.
+// pendingPods returns why pods of an admitted quota Workload are missing or not ready: a sentence for each reason, with the number of pods and the name of one.
+// There is none if all are ready, if nothing is known yet, or if the user may not read pods: the answer is one without it.
 func (c *cluster) pendingPods(ctx context.Context, w *kueue.Workload) []string {
 	isTrue := func(conditionType string) bool {
 		return apimeta.IsStatusConditionTrue(w.Status.Conditions, conditionType)
@@ -38,10 +39,39 @@ func (c *cluster) pendingPods(ctx context.Context, w *kueue.Workload) []string {
 	if err := c.List(ctx, &pods, client.InNamespace(w.Namespace), labels); err != nil {
 		return nil
 	}
-	own := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		return !slices.ContainsFunc(w.Spec.PodSets, func(set kueue.PodSet) bool { return string(set.Name) == pod.Labels[apis.PodSetLabel] })
+	isOfStage := func(labels map[string]string) bool {
+		return slices.ContainsFunc(w.Spec.PodSets, func(set kueue.PodSet) bool { return string(set.Name) == labels[apis.PodSetLabel] })
+	}
+	own := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isOfStage(pod.Labels) })
+	lines := podLines(own, func(pod *corev1.Pod) string { return c.lastWarning(ctx, "Pod", pod) })
+	return append(lines, c.jobsWithoutPods(ctx, w, own, isOfStage)...)
+}
+
+// jobsWithoutPods returns a sentence for the first Job of a stage that has no pods, since the API server refuses them, with the number of such Jobs.
+func (c *cluster) jobsWithoutPods(ctx context.Context, w *kueue.Workload, pods []corev1.Pod, isOfStage func(labels map[string]string) bool) []string {
+	var owned client.ListOption = client.MatchingLabels{jobset.JobSetNameKey: w.Labels[apis.JobSetLabel]}
+	if name := w.Labels[apis.JobLabel]; name != "" {
+		owned = client.MatchingFields{"metadata.name": name}
+	}
+	var jobs batchv1.JobList
+	if err := c.List(ctx, &jobs, client.InNamespace(w.Namespace), owned); err != nil {
+		return nil
+	}
+	without := slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool {
+		return !isOfStage(job.Spec.Template.Labels) || ptr.Deref(job.Spec.Suspend, false) || job.Status.CompletionTime != nil ||
+			slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Labels[batchv1.JobNameLabel] == job.Name })
 	})
-	return podLines(own, func(pod *corev1.Pod) string { return c.lastWarning(ctx, pod) })
+	if len(without) == 0 {
+		return nil
+	}
+	warning := c.lastWarning(ctx, "Job", &without[0])
+	switch {
+	case warning == "":
+		return nil // they are about to create their pods
+	case len(without) == 1:
+		return []string{fmt.Sprintf("Job %s has no pods: %s", without[0].Name, warning)}
+	}
+	return []string{fmt.Sprintf("%d Jobs, such as %s, have no pods: %s", len(without), without[0].Name, warning)}
 }
 
 // podLines returns a sentence for each reason why pods are not ready. warning returns the last Event of a pod that warns.
@@ -113,11 +143,11 @@ func notReady(pod *corev1.Pod) (why string, isKnown bool) {
 	return "containers not created yet", false
 }
 
-// lastWarning returns the last Event about a pod that is a warning, or "".
-func (c *cluster) lastWarning(ctx context.Context, pod *corev1.Pod) string {
+// lastWarning returns the last Event about an object that is a warning, or "".
+func (c *cluster) lastWarning(ctx context.Context, kind string, object client.Object) string {
 	var events corev1.EventList
-	about := client.MatchingFields{"involvedObject.kind": "Pod", "involvedObject.name": pod.Name, "type": corev1.EventTypeWarning}
-	if err := c.List(ctx, &events, client.InNamespace(pod.Namespace), about); err != nil || len(events.Items) == 0 {
+	about := client.MatchingFields{"involvedObject.kind": kind, "involvedObject.uid": string(object.GetUID()), "type": corev1.EventTypeWarning}
+	if err := c.List(ctx, &events, client.InNamespace(object.GetNamespace()), about); err != nil || len(events.Items) == 0 {
 		return ""
 	}
 	last := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return at(&a).Compare(at(&b)) })
