@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	accelerator "github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -34,6 +35,17 @@ func amountsOf(sums map[corev1.ResourceName]quota.Amount) []Amount {
 		all = append(all, Amount{Resource: name, Amount: q.String()})
 	}
 	return all
+}
+
+// compareAccelerators orders accelerators before resources that every node has.
+func compareAccelerators(a, b corev1.ResourceName) int {
+	switch isFirst := accelerator.IsAccelerator(a); {
+	case isFirst == accelerator.IsAccelerator(b):
+		return 0
+	case isFirst:
+		return -1
+	}
+	return 1
 }
 
 // amountsHeld returns charges for readers.

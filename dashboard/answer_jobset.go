@@ -130,8 +130,8 @@ func (m *Model) JobSet(v Viewer, objects *JobSetObjects, now time.Time) JobSetAn
 		recorded: jobsetstatus.TimelineOf(objects.JobSet), current: jobsetstatus.TimelineOf(objects.JobSet),
 	}
 	js := objects.JobSet
-	row := &jobSet{key: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}, queue: string(jobsetstate.QueueOf(js)), created: js.CreationTimestamp.Time, restarts: js.Status.Restarts}
-	row.state, row.reason, row.message = stateOfJobSet(js)
+	row := &jobSet{key: types.NamespacedName{Namespace: js.Namespace, Name: js.Name}}
+	row.adopt(js)
 	answer := JobSetAnswer{JobSetRow: m.jobSetRow(v, row), Now: now, Stages: []StageAnswer{}, OmittedStages: r.recorded.Omitted, Gap: m.redact(v, objects.Gap), WithoutSets: m.redact(v, objects.WithoutSets)}
 	if err := r.planStages(); err != nil {
 		answer.Problem = err.Error()

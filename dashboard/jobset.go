@@ -1,14 +1,17 @@
 package dashboard
 
 import (
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -48,11 +51,12 @@ type jobSet struct {
 	reason, message string
 	progress        string
 	restarts        int32
+
+	// Derived: the place in the list, and the group of its quota Workloads.
+	attention attention
+	since     time.Time
+	owner     *owner
 }
-
-func (js *jobSet) owner() ownerKey { return ownerKey{js.key.Namespace, js.uid} }
-
-func compareJobSets(a, b *jobSet) int { return compareKeys(a.key, b.key) }
 
 func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
@@ -61,20 +65,28 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 		m.forgetJobSet(key)
 		js = nil
 	}
-	if js == nil {
-		js = &jobSet{key: key, uid: object.UID}
+	if js != nil {
+		m.jobSets.Remove(js) // its place may change
+	} else {
+		js = &jobSet{key: key, uid: object.UID, owner: m.owner(ownerKey{object.Namespace, object.UID})}
 		m.jobSetsByKey[key] = js
-		m.jobSets.Insert(js)
 		m.count(key.Namespace, 1)
-		o := m.owner(js.owner())
-		o.submitted = object.CreationTimestamp.Time
-		m.reorder(o)
+		js.owner.isJobSet, js.owner.submitted = true, object.CreationTimestamp.Time
+		m.reorder(js.owner)
 	}
-	m.owner(js.owner()).expected = expectedStartOf(object)
+	js.owner.expected = expectedStartOf(object)
+	js.adopt(object)
+	m.jobSets.Insert(js)
+}
+
+// adopt takes the facts of an object.
+func (js *jobSet) adopt(object *jobsetapi.JobSet) {
 	js.queue, js.created, js.restarts = string(jobsetstate.QueueOf(object)), object.CreationTimestamp.Time, object.Status.Restarts
 	js.state, js.reason, js.message = stateOfJobSet(object)
+	js.attention = attentionOf(js.state, js.reason)
+	js.since = sinceOf(object, js.state, js.attention)
 	js.progress = ""
-	if c := apimeta.FindStatusCondition(object.Status.Conditions, jobsetstatus.StageInProgress); c != nil {
+	if c := apimeta.FindStatusCondition(object.Status.Conditions, jobsetstatus.StageInProgress); c != nil && c.Status == metav1.ConditionTrue {
 		js.progress = c.Message
 	}
 }
@@ -87,10 +99,10 @@ func (m *Model) forgetJobSet(key types.NamespacedName) {
 	delete(m.jobSetsByKey, key)
 	m.jobSets.Remove(js)
 	m.count(key.Namespace, -1)
-	o := m.owner(js.owner())
-	o.submitted, o.expected = time.Time{}, nil
+	o := js.owner
+	o.isJobSet, o.submitted, o.expected = false, time.Time{}, nil
 	if len(o.members) == 0 {
-		delete(m.owners, js.owner())
+		delete(m.owners, o.key)
 		return
 	}
 	m.reorder(o)
@@ -115,6 +127,9 @@ func stateOfJobSet(js *jobsetapi.JobSet) (state JobSetState, reason, message str
 	case jobsetstate.IsSuspendedByUser(js):
 		return JobSetSuspended, reason, message
 	case jobsetstate.QueueOf(js) == "":
+		if c := apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StageInProgress); c != nil && c.Reason == kueue.WorkloadQuotaReservedReasonMisconfigured {
+			reason, message = c.Reason, c.Message
+		}
 		return JobSetUnqueued, reason, message
 	case admitted != nil && admitted.Status == metav1.ConditionTrue:
 		if c := apimeta.FindStatusCondition(js.Status.Conditions, apis.PreemptionPendingCondition); c != nil && c.Status == metav1.ConditionTrue {
@@ -130,6 +145,8 @@ type JobSetFilter struct {
 	// Namespace, Queue (a LocalQueue), ClusterQueue and State select exact values, and Text a part of the name.
 	Namespace, Queue, ClusterQueue, Text string
 	State                                JobSetState
+	// Sort is one of JobSetSorts. Without it the JobSets that need attention come first.
+	Sort string
 }
 
 // A JobSetRow is a JobSet.
@@ -147,6 +164,8 @@ type JobSetRow struct {
 	Held         []Amount  `json:"held,omitempty"`
 	Asks         []Amount  `json:"asks,omitempty"`
 	WaitingSince time.Time `json:"waitingSince,omitzero"`
+	// Position counts the quota Workloads before that stage in its ClusterQueue. It is missing if not all quota Workloads could be read.
+	Position *int `json:"position,omitempty"`
 	// ExpectedStart is that of the first waiting stage, if the manager has written one.
 	ExpectedStart *StartAnswer `json:"expectedStart,omitempty"`
 	// Reason and Message are those of the condition StageAdmitted.
@@ -154,35 +173,55 @@ type JobSetRow struct {
 	Message string `json:"message,omitempty"`
 }
 
-// A JobSetsAnswer is a page of JobSets, and the number of those in namespaces that the viewer does not see.
+// A JobSetsAnswer is a page of JobSets.
 type JobSetsAnswer struct {
 	Page[JobSetRow]
+	// States counts those that match, and Held is what they hold together: accelerators come first.
+	States map[JobSetState]int `json:"states,omitempty"`
+	Held   []Amount            `json:"held,omitempty"`
+	// Hidden is the number of JobSets in namespaces that the viewer does not see.
 	Hidden int `json:"hidden,omitempty"`
 }
 
-// JobSets returns a page of JobSets in the order of their names.
+// JobSets returns a page of JobSets, in the order of a column, or of the attention that they need.
 func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
-	var answer JobSetsAnswer
+	answer := JobSetsAnswer{States: map[JobSetState]int{}}
 	f.Text = strings.ToLower(f.Text)
-	convert := func(_ int, js *jobSet) JobSetRow {
+	var found []*jobSet
+	held := map[corev1.ResourceName]quota.Amount{}
+	for _, js := range m.jobSets.From(0) {
+		switch {
+		case !v.seesJobSets(js.key.Namespace):
+			answer.Hidden++
+		case m.matches(&v, &f, js):
+			found = append(found, js)
+			answer.States[js.state]++
+			for name, amount := range js.owner.held {
+				held[name] = held[name].Plus(amount)
+			}
+		}
+	}
+	answer.Held = amountsOf(held)
+	slices.SortStableFunc(answer.Held, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
+	w = w.bounded()
+	shown := found
+	if f.Sort != "" {
+		shown = m.sortJobSets(&v, found, f.Sort, w.Offset+w.Limit)
+	}
+	isAny := func(*jobSet) bool { return true }
+	answer.Page = pageOf(w, slices.All(shown), isAny, func(_ int, js *jobSet) JobSetRow {
 		row := m.jobSetRow(v, js)
 		row.Progress, row.Message = shortened(row.Progress), shortened(row.Message)
 		return row
-	}
-	if v.seesAllJobSets() && f == (JobSetFilter{}) {
-		answer.Page = pageOfList(w, m.jobSets, convert)
-		return answer
-	}
-	matches := func(js *jobSet) bool {
-		if !v.seesJobSets(js.key.Namespace) {
-			answer.Hidden++
-			return false
-		}
-		return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
-			(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
-	}
-	answer.Page = pageOf(w, m.jobSets.From(0), matches, convert)
+	})
+	answer.Total = len(found)
 	return answer
+}
+
+// matches reports whether a JobSet that the viewer sees passes a filter, whose text is in lower case.
+func (m *Model) matches(v *Viewer, f *JobSetFilter, js *jobSet) bool {
+	return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
+		(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
 }
 
 func (m *Model) jobSetRow(v Viewer, js *jobSet) JobSetRow {
@@ -190,10 +229,13 @@ func (m *Model) jobSetRow(v Viewer, js *jobSet) JobSetRow {
 		Namespace: js.key.Namespace, Name: js.key.Name, Queue: js.queue, ClusterQueue: v.clusterQueueFor(m.clusterQueueOf(js)), State: js.state, Created: js.created,
 		Restarts: js.restarts, Progress: m.redact(v, js.progress), Reason: js.reason, Message: m.redact(v, js.message),
 	}
-	if o := m.owners[js.owner()]; o != nil {
-		row.Held = o.held()
+	if o := js.owner; o != nil {
+		row.Held = amountsOf(o.held)
 		if w := o.firstPending(); w != nil {
 			row.Asks, row.WaitingSince = w.requests, w.since
+			if !m.isPartial {
+				row.Position = new(w.in.Rank(w))
+			}
 		}
 		if o.expected != nil {
 			row.ExpectedStart = o.expected.answer()

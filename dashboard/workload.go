@@ -90,9 +90,13 @@ type charge struct {
 
 // An owner groups the quota Workloads of a JobSet or a gang of pods, which have one place in line.
 type owner struct {
-	key       ownerKey
+	key ownerKey
+	// isJobSet is true for an observed JobSet, which was submitted then.
+	isJobSet  bool
 	submitted time.Time
 	members   map[*workload]struct{}
+	// held is the sum of what the members hold, by resource. It is nil if they hold nothing.
+	held map[corev1.ResourceName]quota.Amount
 	// expected is when the first waiting stage of a JobSet is expected to start, or nil.
 	expected *expectedStart
 }
@@ -137,7 +141,8 @@ func (m *Model) detach(w *workload) {
 	if o := w.owner; o != nil {
 		w.owner = nil
 		delete(o.members, w)
-		if len(o.members) == 0 && o.submitted.IsZero() {
+		o.sum()
+		if len(o.members) == 0 && !o.isJobSet {
 			delete(m.owners, o.key)
 			return
 		}
@@ -155,6 +160,7 @@ func (m *Model) attach(w *workload, object *kueue.Workload) {
 	if uid := ownerOf(object); uid != "" {
 		w.owner = m.owner(ownerKey{object.Namespace, uid})
 		w.owner.members[w] = struct{}{}
+		w.owner.sum()
 	}
 	m.enlist(w)
 	if w.owner != nil {
@@ -179,18 +185,19 @@ func (m *Model) owner(key ownerKey) *owner {
 	return o
 }
 
-// held returns what the quota Workloads of an owner hold, by resource.
-func (o *owner) held() []Amount {
-	sums := map[corev1.ResourceName]quota.Amount{}
+// sum computes what the quota Workloads of an owner hold.
+func (o *owner) sum() {
+	o.held = nil
 	for w := range o.members {
-		if w.state == Finished {
-			continue
-		}
 		for _, c := range w.held {
-			sums[c.Resource] = sums[c.Resource].Plus(c.amount)
+			if w.state != Finished {
+				if o.held == nil {
+					o.held = map[corev1.ResourceName]quota.Amount{}
+				}
+				o.held[c.Resource] = o.held[c.Resource].Plus(c.amount)
+			}
 		}
 	}
-	return amountsOf(sums)
 }
 
 // firstPending returns the pending quota Workload of the first stage that has one, or nil. Those of growths come last.

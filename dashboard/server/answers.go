@@ -109,7 +109,7 @@ func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 	q := parametersOf(r)
 	filter := dashboard.JobSetFilter{
 		Namespace: q.text("namespace"), Queue: q.text("queue"), ClusterQueue: q.text("clusterQueue"), Text: q.text("text"),
-		State: dashboard.JobSetState(q.oneOf("state", texts(dashboard.JobSetStates()))),
+		State: dashboard.JobSetState(q.oneOf("state", texts(dashboard.JobSetStates()))), Sort: q.oneOf("sort", dashboard.JobSetSorts()),
 	}
 	window := q.window()
 	return func(v dashboard.Viewer) (answer any, err error) {

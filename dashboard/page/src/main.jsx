@@ -6,9 +6,10 @@ import { query, signOut, useAnswer, useChanges } from "./api.js";
 import { clock, showAsOf } from "./format.js";
 import { JobSet } from "./jobset.jsx";
 import { JobSets } from "./jobsets.jsx";
+import { Answered } from "./parts.jsx";
 import { Queue } from "./queue.jsx";
 import { Queues } from "./queues.jsx";
-import { to, useRoute } from "./route.js";
+import { replace, to, useRoute } from "./route.js";
 import { Search } from "./search.jsx";
 
 const themes = ["system", "light", "dark"];
@@ -22,8 +23,23 @@ function useTheme() {
   return [theme, setTheme];
 }
 
+// Home shows the queues, or the JobSets to a user who may read no ClusterQueue.
+function Home({ tick, about }) {
+  const answer = useAnswer("queues" + query({ limit: 1 }), tick);
+  const isEmpty = answer.data && answer.data.total === 0;
+  useEffect(() => {
+    if (answer.data && (!isEmpty || about.synced)) {
+      replace([isEmpty ? "jobsets" : "queues"]);
+    }
+  }, [answer.data, about.synced]);
+  return <Answered answer={{ error: answer.error }} />;
+}
+
 function View({ route, tick, about, theme }) {
-  const [kind = "queues", first, second] = route.parts;
+  const [kind, first, second] = route.parts;
+  if (kind === undefined) {
+    return <Home tick={tick} about={about} />;
+  }
   if (kind === "queues" && first === undefined) {
     return <Queues parameters={route.parameters} tick={tick} />;
   }
@@ -110,10 +126,11 @@ function App() {
   const [kind = "queues", ...names] = route.parts;
   const place = route.parts.join("/");
   const shown = useRef(place);
-  // Another view begins at its top, for readers, keys and screen readers.
+  // Another view begins at its top, for readers, keys and screen readers. Home is none: it is replaced at once.
   useEffect(() => {
-    if (shown.current !== place) {
-      shown.current = place;
+    const before = shown.current;
+    shown.current = place;
+    if (before !== place && before !== "") {
       document.getElementById("main").focus({ preventScroll: true });
       scrollTo(0, 0);
     }

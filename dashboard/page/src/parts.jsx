@@ -62,7 +62,7 @@ export function Scroll({ label, children }) {
 // Nothing is shown in place of an empty table.
 export function Nothing({ parameters, parts, none }) {
   const isFiltered = ["text", "namespace", "queue", "clusterQueue", "state", "under"].some((name) => parameters[name]);
-  return <p class="nothing">{isFiltered ? <>Nothing matches the filters. <a href={to(parts, { list: parameters.list })}>Show all</a></> : none}</p>;
+  return <p class="nothing">{isFiltered ? <>Nothing matches the filters. <a href={to(parts, { list: parameters.list, sort: parameters.sort })}>Show all</a></> : none}</p>;
 }
 
 export function Age({ time }) {

@@ -29,11 +29,16 @@ export function to(parts, parameters = {}) {
   return "#/" + parts.map(encodeURIComponent).join("/") + query(parameters);
 }
 
+// replace shows another view. The browser does not go back to this one.
+export function replace(parts, parameters) {
+  history.replaceState(null, "", to(parts, parameters));
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
 // select changes parameters of the current view. Another selection begins at its first page.
 export function select(changes) {
   const { parts, parameters } = read();
-  history.replaceState(null, "", to(parts, { ...parameters, offset: 0, ...changes }));
-  dispatchEvent(new HashChangeEvent("hashchange"));
+  replace(parts, { ...parameters, offset: 0, ...changes });
 }
 
 // turn shows another page of the current view. The browser can go back to this one.

@@ -45,8 +45,9 @@ var _ = Describe("The dashboard of the manager", func() {
 
 		Expect(window.Type(ctx, token+browser.Enter)).To(Succeed())
 		see(ctx, "Sign out", "system:serviceaccount:team-vision:grace", "live")
-		open(ctx, managerAddress, "jobsets")
-		see(ctx, "fine-tune", "large", "live")
+		open(ctx, managerAddress, "")
+		seeView(ctx, "jobsets")
+		see(ctx, "fine-tune", "large", "position 0", "live")
 		open(ctx, managerAddress, "jobsets/team-vision/large")
 		see(ctx, "JobSet large", "WaitingForQuota", "Missing quota", "Any one of these would let it in:",
 			"raise nominalQuota of nvidia.com/gpu of flavor a100 in a ClusterQueue that you may not read, from 16 to ", "From a snapshot taken")
