@@ -111,6 +111,7 @@ fuzz: ## Fuzz each target for FUZZTIME=3s. Prints an input that fails: commit it
 test-manifests: ## Render config/ and the chart and compare them, and check alerts, dashboard, the commands in the documents, what the demo prints, the driver of the benchmarks and the study of scheduling policies.
 	go test -vet=off ./test/manifests/... ./test/document/... ./test/run/... ./test/demo/... ./test/bench/e2e/... ./test/bench/mixed/... ./test/bench/scheduling/... ./test/testenv/...
 	cd test/monitoring && GOWORK=off go test ./...
+	cd tools/release && GOWORK=off go test ./...
 
 .PHONY: test-integration
 test-integration: cluster kueue build node ## Run the tests of admission policies and controllers on a real control plane.
@@ -213,6 +214,11 @@ IMAGE ?= ghcr.io/tranche-dev/tranche:$(VERSION)
 .PHONY: image
 image: ## Build and push the image IMAGE with docker buildx. PUSH=--load keeps it on this machine instead.
 	docker buildx build $(or $(PUSH),--push) --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
+
+.PHONY: release
+release: ## Build all files of VERSION=v0.1.0 into dist/release: image, manifests, chart, command line. IMAGE is the image's repository, PUSH=1 pushes it there.
+	rm -rf dist/release
+	cd tools/release && GOWORK=off go run . -root $(CURDIR) -out $(CURDIR)/dist/release -version '$(VERSION)' -image '$(patsubst %:$(VERSION),%,$(IMAGE))' $(if $(filter 1,$(PUSH)),-push)
 
 KUBECTL ?= kubectl
 OVERLAY ?= default

@@ -279,6 +279,20 @@ func TestChartGroupStart(t *testing.T) {
 	}
 }
 
+// The image has the tag of the values, else their digest, wherever it is named.
+func TestChartImageByDigest(t *testing.T) {
+	const digest = "--set=image.digest=sha256:12ab"
+	for want, values := range map[string][]string{
+		"ghcr.io/tranche-dev/tranche@sha256:12ab": {digest}, "mine@sha256:12ab": {digest, "--set=image.repository=mine"}, "mine:dev": {digest, "--set=image.repository=mine", "--set=image.tag=dev"},
+	} {
+		for mode, count := range map[string]int{"Instead": 2, "Shadow": 1} {
+			if got := strings.Count(helm(t, append(values, "--set=mode="+mode)...), "mage: "+want+"\n"); got != count {
+				t.Errorf("in the mode %s, %v name the image %s %d times, want %d", mode, values, want, got, count)
+			}
+		}
+	}
+}
+
 // Without these, the CRDs and policies of the chart would be those of an older revision.
 func TestChartIsGenerated(t *testing.T) {
 	for file, overlay := range map[string]string{
