@@ -47,8 +47,8 @@ func (cy *Cycle) endWithheld(g *model.CohortTree) bool {
 }
 
 // endFarAhead ends the reservations for stages that would prepare their JobSets too far ahead since others have taken accelerators, and reports whether there
-// were any. Such a stage does not wait for quota. The check has the last word: it releases reservations of the stage's own JobSet and of those behind it, so
-// that more accelerators are free for it. So a reservation that ends here is not made again at once.
+// were any. Such a stage does not wait for quota. Check ignores the reservations of the stage's own JobSet and of stages behind it, so it may pass a stage for
+// which Exceeds alone is true. noteDue goes by the same check, so that a reservation which ends here is not made again.
 func (cy *Cycle) endFarAhead(g *model.CohortTree) bool {
 	ended := false
 	for _, q := range slices.Clone(g.DueQueues) {
@@ -60,23 +60,14 @@ func (cy *Cycle) endFarAhead(g *model.CohortTree) bool {
 			continue
 		}
 		l := cy.check.Candidate(s)
-		if refusal := cy.check.Check(l); refusal != nil && !awaitsDue(l) {
+		refusal := cy.check.Check(l)
+		if _, waits := l.AwaitsDue(); refusal != nil && !waits {
 			cy.m.EndDue(q)
 			cy.m.Enqueue(s)
 			ended = true
 		}
 	}
 	return ended
-}
-
-// awaitsDue reports whether a refused candidate, or its co-admission group, gets a reservation when it is due.
-func awaitsDue(l *check.Candidate) (ok bool) {
-	if l.GroupCandidate != nil {
-		_, ok = l.GroupCandidate.AwaitsDue()
-	} else {
-		_, ok = l.AwaitsDue()
-	}
-	return ok
 }
 
 // isWithheld reports whether a stage is not due because of what is withheld from it. A reservation that ended in this call of Decide is not made again with the same
