@@ -137,7 +137,7 @@ func stripPod(object any) (any, error) {
 		}
 	}
 	if why := jobsetstate.WithoutNode(pod); why != "" {
-		stripped.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}
+		stripped.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why}}
 	}
 	return stripped, nil
 }

@@ -195,7 +195,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		For(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, byLabel(jobset.JobSetNameKey)).
 		Watches(&kueue.Workload{}, byLabel(apis.JobSetLabel)).
-		Watches(&corev1.Pod{}, byLabel(jobset.JobSetNameKey), builder.WithPredicates(podEnds())).
+		Watches(&corev1.Pod{}, byLabel(jobset.JobSetNameKey), builder.WithPredicates(podChanges())).
 		Watches(&corev1.Namespace{}, users, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&kueue.WorkloadPriorityClass{}, users).
 		Watches(&schedulingv1.PriorityClass{}, users).
@@ -272,16 +272,17 @@ func indexed(jobSet types.UID) []string {
 	return []string{string(jobSet)}
 }
 
-// podEnds passes only events that can release quota, or detach a pod from its Job: a pod has become terminal, is no longer controlled by a
-// Job, or has disappeared.
-func podEnds() predicate.Predicate {
+// podChanges passes only events that can release quota, detach a pod from its Job, or say why it has no node: a pod has become terminal, is no longer
+// controlled by a Job, has disappeared, or a scheduler has refused it for the first time.
+func podChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, wasPod := e.ObjectOld.(*corev1.Pod)
 			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && jobsetstate.IsCharged(before) && (!jobsetstate.IsCharged(after) || jobsetstate.IsLoose(after) && !jobsetstate.IsLoose(before))
+			return wasPod && isPod && jobsetstate.IsCharged(before) && (!jobsetstate.IsCharged(after) || jobsetstate.IsLoose(after) && !jobsetstate.IsLoose(before) ||
+				jobsetstate.WithoutNode(before) == "" && jobsetstate.WithoutNode(after) != "")
 		},
 	}
 }

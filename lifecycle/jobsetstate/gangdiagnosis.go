@@ -34,8 +34,8 @@ type pending struct {
 	since time.Time
 	// schedulers has the names of the schedulers that the pods use.
 	schedulers map[string]bool
-	// refusal is the longest of what the scheduler says about the waiting pods, or "": of some it only says that others of the gang do not fit.
-	refusal string
+	// refusals counts the waiting pods by what the scheduler says about them.
+	refusals map[string]int
 }
 
 // GangWait finds gangs that wait, and returns the first by name.
@@ -76,7 +76,7 @@ func (s *Snapshot) pendingGangs() map[string]*pending {
 			continue
 		}
 		if all[name] == nil {
-			all[name] = &pending{schedulers: map[string]bool{}}
+			all[name] = &pending{schedulers: map[string]bool{}, refusals: map[string]int{}}
 		}
 		jobs[job.Name] = all[name]
 		if made := job.Status.Active + job.Status.Succeeded + job.Status.Failed; made == 0 && job.Status.StartTime != nil {
@@ -99,17 +99,27 @@ func (p *pending) add(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		p.unplaced++
 		p.waitsSince(pod.CreationTimestamp.Time)
-		if why := WithoutNode(pod); cmp.Or(cmp.Compare(len(why), len(p.refusal)), strings.Compare(why, p.refusal)) > 0 {
-			p.refusal = why
+		if why := WithoutNode(pod); why != "" {
+			p.refusals[why]++
 		}
 	}
 }
 
-// WithoutNode returns why a scheduler found no node for a pod, or "".
+// refusal returns what the scheduler says about most of the waiting pods, or "". It may say something else about one of them each time that it tries.
+func (p *pending) refusal() string {
+	all := slices.Sorted(maps.Keys(p.refusals))
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(p.refusals[a], p.refusals[b]) })
+}
+
+// WithoutNode returns why a scheduler found no node for a pod, or "". A long text is cut, since the manager keeps one for each pod.
 func WithoutNode(pod *corev1.Pod) string {
+	const most = 400
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && pod.Spec.NodeName == "" {
-			return c.Message
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && pod.Spec.NodeName == "" {
+			return strings.ToValidUTF8(c.Message[:min(len(c.Message), most)], "")
 		}
 	}
 	return ""
@@ -141,12 +151,12 @@ func (s *Snapshot) diagnose(name string, p *pending, status schedulergang.Status
 		return p.unschedulable(name, status.Unschedulable)
 	case status.Reports || p.unplaced == 0:
 		return "", ""
-	case p.refusal != "":
-		return p.unschedulable(name, p.refusal)
 	case s.Scheduler.Name == string(configapi.GangProviderKube):
 		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q reports nothing about its PodGroup: "+
 			"ask your administrator whether the scheduler runs, with the feature gates GenericWorkload and GangScheduling",
 			p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
+	case p.refusal() != "":
+		return p.unschedulable(name, p.refusal())
 	default:
 		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q reports nothing about its PodGroup: "+
 			"see the Events of the pods; if there are none, ask your administrator whether the scheduler runs", p.unplaced, p.pods, name, strings.Join(schedulers, ", "))

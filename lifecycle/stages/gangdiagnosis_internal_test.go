@@ -57,6 +57,13 @@ func scheduled(status, message string) func(*unstructured.Unstructured) {
 	}
 }
 
+// refuse lets the scheduler say why no pod has a node.
+func refuse(s *jobsetstate.Snapshot, why string) {
+	for _, pod := range s.Owned.Pods {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why}}
+	}
+}
+
 func TestGangWait(t *testing.T) {
 	two := waiting{"default-scheduler", "default-scheduler"}
 	nothing := func(*unstructured.Unstructured) {}
@@ -99,10 +106,14 @@ func TestGangWait(t *testing.T) {
 		},
 		"the scheduler reports on the pods only": {
 			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) {
-				for i, pod := range s.Owned.Pods {
-					pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: []string{"0/2 nodes", "others"}[i]}}
-				}
+				s.Scheduler.Name = "Coscheduling"
+				refuse(s, "0/2 nodes")
+				s.Owned.Pods[0].Status.Conditions = nil
 			}, wantReason: jobsetstatus.GangUnschedulable, want: `2 of 2 pods of gang "js-init-0-r0-jsuid" have no node: 0/2 nodes; add nodes`, wantAgain: time.Minute,
+		},
+		"the scheduler of Kubernetes reports on the pods only": {
+			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { refuse(s, "0/2 nodes") },
+			wantReason: jobsetstatus.GangUnheard, want: "the feature gates GenericWorkload and GangScheduling", wantAgain: time.Minute,
 		},
 		"one more is about to be placed": {pods: waiting{"default-scheduler+", "default-scheduler"}, group: scheduled("True", ""), wantAgain: time.Minute},
 		"the scheduler says nothing": {

@@ -182,8 +182,8 @@ var _ = Describe("A gang of another scheduler", func() {
 		Eventually(func(g Gomega) { g.Expect(placed(ctx, g, js)).To(Equal("5 of 5")) }).WithContext(ctx).Should(Succeed())
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang")
 	},
-		Entry("by Coscheduling", "coscheduling", "nodes are available", SpecTimeout(patience)),
-		Entry("by Volcano", "volcano", "3 Insufficient nvidia.com/gpu", SpecTimeout(patience)),
+		Entry("by Coscheduling", "coscheduling", "nodes are available", SpecTimeout(2*patience)),
+		Entry("by Volcano", "volcano", "3 Insufficient nvidia.com/gpu", SpecTimeout(2*patience)),
 	)
 
 	It("has no gang object if its LocalQueue names provider None", func(ctx SpecContext) {
