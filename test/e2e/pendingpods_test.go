@@ -29,18 +29,18 @@ var _ = Describe("tranche explain", func() {
 		))
 	}, SpecTimeout(specTimeout))
 
-	DescribeTable("says why Jobs of an admitted stage have no pods", func(ctx SpecContext, name string, submitted func(t team) client.Object, want string) {
+	DescribeTable("says why Jobs of an admitted stage lack pods", func(ctx SpecContext, name, pods string, submitted func(t team) client.Object, want string) {
 		t := newTeam(ctx, "100", "8")
-		Expect(env.Admin.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "no-pods"}, Spec: corev1.ResourceQuotaSpec{
-			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")},
+		Expect(env.Admin.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "few-pods"}, Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)},
 		}})).To(Succeed())
 		Expect(env.Admin.Create(ctx, submitted(t))).To(Succeed())
-		Eventually(ctx, explained(name, t.namespace)).Should(MatchRegexp(want + `: FailedCreate: .*exceeded quota: no-pods, requested: pods=1`))
+		Eventually(ctx, explained(name, t.namespace)).Should(MatchRegexp(want + `: FailedCreate: .*exceeded quota: few-pods, requested: pods=1`))
 	},
-		Entry("of a JobSet", "refused", func(t team) client.Object {
+		Entry("of a JobSet", "refused", "0", func(t team) client.Object {
 			return t.newJobSet("refused", replicatedJob{name: "workers", cpus: "1", replicas: 2})
-		}, "2 Jobs, such as refused-workers-0, have no pods", SpecTimeout(specTimeout)),
-		Entry("that are queued alone", "job/refused", func(t team) client.Object { return t.newJob("refused", 1, "1") }, "Job refused has no pods", SpecTimeout(specTimeout)),
+		}, "2 Jobs, such as refused-workers-0, lack pods", SpecTimeout(specTimeout)),
+		Entry("that are queued alone", "job/refused", "2", func(t team) client.Object { return t.newJob("refused", 3, "1") }, "Job refused lacks 1 pods", SpecTimeout(specTimeout)),
 	)
 })
 

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,12 +44,12 @@ func (c *cluster) pendingPods(ctx context.Context, w *kueue.Workload) []string {
 		return slices.ContainsFunc(w.Spec.PodSets, func(set kueue.PodSet) bool { return string(set.Name) == labels[apis.PodSetLabel] })
 	}
 	own := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isOfStage(pod.Labels) })
-	lines := podLines(own, func(pod *corev1.Pod) string { return c.lastWarning(ctx, "Pod", pod) })
-	return append(lines, c.jobsWithoutPods(ctx, w, own, isOfStage)...)
+	lines := podLines(own, func(pod *corev1.Pod) string { return c.lastWarning(ctx, "Pod", pod, nil) })
+	return append(lines, c.refusedPods(ctx, w, isOfStage)...)
 }
 
-// jobsWithoutPods returns a sentence for the first Job of a stage that has no pods, since the API server refuses them, with the number of such Jobs.
-func (c *cluster) jobsWithoutPods(ctx context.Context, w *kueue.Workload, pods []corev1.Pod, isOfStage func(labels map[string]string) bool) []string {
+// refusedPods returns a sentence about the Jobs of a stage that lack pods because the API server refuses these.
+func (c *cluster) refusedPods(ctx context.Context, w *kueue.Workload, isOfStage func(labels map[string]string) bool) []string {
 	var owned client.ListOption = client.MatchingLabels{jobset.JobSetNameKey: w.Labels[apis.JobSetLabel]}
 	if name := w.Labels[apis.JobLabel]; name != "" {
 		owned = client.MatchingFields{"metadata.name": name}
@@ -57,21 +58,34 @@ func (c *cluster) jobsWithoutPods(ctx context.Context, w *kueue.Workload, pods [
 	if err := c.List(ctx, &jobs, client.InNamespace(w.Namespace), owned); err != nil {
 		return nil
 	}
-	without := slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool {
-		return !isOfStage(job.Spec.Template.Labels) || ptr.Deref(job.Spec.Suspend, false) || job.Status.CompletionTime != nil ||
-			slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Labels[batchv1.JobNameLabel] == job.Name })
-	})
-	if len(without) == 0 {
-		return nil
+	lacking := slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool { return !isOfStage(job.Spec.Template.Labels) || lackOf(&job) <= 0 })
+	const asked = 3 // a Job that has just been created has no Event yet
+	for i := range lacking[:min(asked, len(lacking))] {
+		job := &lacking[i]
+		switch why := c.lastWarning(ctx, "Job", job, client.MatchingFields{"reason": "FailedCreate"}); {
+		case why == "":
+		case len(lacking) == 1:
+			return []string{fmt.Sprintf("Job %s lacks %d pods: %s", job.Name, lackOf(job), why)}
+		default:
+			return []string{fmt.Sprintf("%d Jobs, such as %s, lack pods: %s", len(lacking), job.Name, why)}
+		}
 	}
-	warning := c.lastWarning(ctx, "Job", &without[0])
-	switch {
-	case warning == "":
-		return nil // they are about to create their pods
-	case len(without) == 1:
-		return []string{fmt.Sprintf("Job %s has no pods: %s", without[0].Name, warning)}
+	return nil
+}
+
+// lackOf returns how many pods a Job has still to create.
+func lackOf(job *batchv1.Job) int32 {
+	isOver := func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue && slices.Contains([]batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget}, c.Type)
 	}
-	return []string{fmt.Sprintf("%d Jobs, such as %s, have no pods: %s", len(without), without[0].Name, warning)}
+	if ptr.Deref(job.Spec.Suspend, false) || job.DeletionTimestamp != nil || slices.ContainsFunc(job.Status.Conditions, isOver) {
+		return 0
+	}
+	wanted := ptr.Deref(job.Spec.Parallelism, 1)
+	if job.Spec.Completions != nil {
+		wanted = min(wanted, *job.Spec.Completions-job.Status.Succeeded)
+	}
+	return wanted - job.Status.Active - ptr.Deref(job.Status.Terminating, 0)
 }
 
 // podLines returns a sentence for each reason why pods are not ready. warning returns the last Event of a pod that warns.
@@ -143,10 +157,11 @@ func notReady(pod *corev1.Pod) (why string, isKnown bool) {
 	return "containers not created yet", false
 }
 
-// lastWarning returns the last Event about an object that is a warning, or "".
-func (c *cluster) lastWarning(ctx context.Context, kind string, object client.Object) string {
+// lastWarning returns the last Event about an object that is a warning and has some more fields, or "".
+func (c *cluster) lastWarning(ctx context.Context, kind string, object client.Object, fields client.MatchingFields) string {
 	var events corev1.EventList
 	about := client.MatchingFields{"involvedObject.kind": kind, "involvedObject.uid": string(object.GetUID()), "type": corev1.EventTypeWarning}
+	maps.Copy(about, fields)
 	if err := c.List(ctx, &events, client.InNamespace(object.GetNamespace()), about); err != nil || len(events.Items) == 0 {
 		return ""
 	}
