@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -67,16 +68,19 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 	}
 	if js != nil {
 		m.jobSets.Remove(js) // its place may change
+		m.jobSetTotals.states[js.state]--
 	} else {
 		js = &jobSet{key: key, uid: object.UID, owner: m.owner(ownerKey{object.Namespace, object.UID})}
 		m.jobSetsByKey[key] = js
 		m.count(key.Namespace, 1)
 		js.owner.isJobSet, js.owner.submitted = true, object.CreationTimestamp.Time
+		m.jobSetTotals.add(js.owner.held, 1)
 		m.reorder(js.owner)
 	}
 	js.owner.expected = expectedStartOf(object)
 	js.adopt(object)
 	m.jobSets.Insert(js)
+	m.jobSetTotals.states[js.state]++
 }
 
 // adopt takes the facts of an object.
@@ -100,6 +104,8 @@ func (m *Model) forgetJobSet(key types.NamespacedName) {
 	m.jobSets.Remove(js)
 	m.count(key.Namespace, -1)
 	o := js.owner
+	m.jobSetTotals.states[js.state]--
+	m.jobSetTotals.add(o.held, -1)
 	o.isJobSet, o.submitted, o.expected = false, time.Time{}, nil
 	if len(o.members) == 0 {
 		delete(m.owners, o.key)
@@ -185,37 +191,75 @@ type JobSetsAnswer struct {
 
 // JobSets returns a page of JobSets, in the order of a column, or of the attention that they need.
 func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
-	answer := JobSetsAnswer{States: map[JobSetState]int{}}
+	convert := func(_ int, js *jobSet) JobSetRow {
+		row := m.jobSetRow(v, js)
+		row.Progress, row.Message = shortened(row.Progress), shortened(row.Message)
+		return row
+	}
+	if v.seesAllJobSets() && f == (JobSetFilter{}) {
+		return JobSetsAnswer{Page: pageOfList(w, m.jobSets, convert), States: m.jobSetTotals.present(), Held: m.jobSetTotals.amounts()}
+	}
+	var answer JobSetsAnswer
 	f.Text = strings.ToLower(f.Text)
 	var found []*jobSet
-	held := map[corev1.ResourceName]quota.Amount{}
+	sums := newTotals()
 	for _, js := range m.jobSets.From(0) {
 		switch {
 		case !v.seesJobSets(js.key.Namespace):
 			answer.Hidden++
 		case m.matches(&v, &f, js):
 			found = append(found, js)
-			answer.States[js.state]++
-			for name, amount := range js.owner.held {
-				held[name] = held[name].Plus(amount)
-			}
+			sums.states[js.state]++
+			sums.add(js.owner.held, 1)
 		}
 	}
-	answer.Held = amountsOf(held)
-	slices.SortStableFunc(answer.Held, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
+	answer.States, answer.Held = sums.present(), sums.amounts()
 	w = w.bounded()
 	shown := found
 	if f.Sort != "" {
 		shown = m.sortJobSets(&v, found, f.Sort, w.Offset+w.Limit)
 	}
 	isAny := func(*jobSet) bool { return true }
-	answer.Page = pageOf(w, slices.All(shown), isAny, func(_ int, js *jobSet) JobSetRow {
-		row := m.jobSetRow(v, js)
-		row.Progress, row.Message = shortened(row.Progress), shortened(row.Message)
-		return row
-	})
+	answer.Page = pageOf(w, slices.All(shown), isAny, convert)
 	answer.Total = len(found)
 	return answer
+}
+
+// totals are the states of some JobSets, and what these hold.
+type totals struct {
+	states map[JobSetState]int
+	held   map[corev1.ResourceName]quota.Amount
+}
+
+func newTotals() totals {
+	return totals{states: map[JobSetState]int{}, held: map[corev1.ResourceName]quota.Amount{}}
+}
+
+// add adds what a JobSet holds if sign is 1, and subtracts it if sign is -1.
+func (t *totals) add(held map[corev1.ResourceName]quota.Amount, sign quota.Amount) {
+	for name, amount := range held {
+		t.held[name] = t.held[name].Plus(sign * amount)
+	}
+}
+
+// present returns the states that JobSets have.
+func (t *totals) present() map[JobSetState]int {
+	present := map[JobSetState]int{}
+	for state, n := range t.states {
+		if n > 0 {
+			present[state] = n
+		}
+	}
+	return present
+}
+
+// amounts returns what is held, accelerators first.
+func (t *totals) amounts() []Amount {
+	held := maps.Clone(t.held)
+	maps.DeleteFunc(held, func(_ corev1.ResourceName, amount quota.Amount) bool { return amount == 0 })
+	all := amountsOf(held)
+	slices.SortStableFunc(all, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
+	return all
 }
 
 // matches reports whether a JobSet that the viewer sees passes a filter, whose text is in lower case.

@@ -226,6 +226,11 @@ func TestTotalsOfJobSets(t *testing.T) {
 	w.Status.Admission.PodSetAssignments[0].ResourceUsage[corev1.ResourceCPU] = resource.MustParse("2")
 	m.Observe(w)
 	held := func() string {
+		// Those of all JobSets are kept, and others are added up.
+		kept, added := m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{}, dashboard.Window{}), m.JobSets(dashboard.Viewer{Namespace: func(string) bool { return true }}, dashboard.JobSetFilter{}, dashboard.Window{})
+		if diff := cmp.Diff(added, kept); diff != "" {
+			t.Errorf("the list of all JobSets: -added up +kept\n%s", diff)
+		}
 		return fmt.Sprint(m.JobSets(dashboard.Viewer{}, dashboard.JobSetFilter{Namespace: "n1"}, dashboard.Window{}).Held)
 	}
 	if got, want := held(), "[{nvidia.com/gpu  17} {cpu  2}]"; got != want {
@@ -240,6 +245,18 @@ func TestTotalsOfJobSets(t *testing.T) {
 	m.Observe(w)
 	if got := held(); got != "[]" {
 		t.Errorf("after the end of the stages: %s", got)
+	}
+	js.Status.Conditions = ended(jobset.JobSetCompleted, 9)
+	m.Observe(js)
+	held()
+	m.Observe(stageWorkload(js, "late", condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", 5)))
+	m.Forget(js)
+	if got := held(); got != "[]" {
+		t.Errorf("without the JobSet: %s", got)
+	}
+	m.Observe(js)
+	if got, want := held(), "[{nvidia.com/gpu  8}]"; got != want {
+		t.Errorf("with the JobSet again: %s, want %s", got, want)
 	}
 }
 

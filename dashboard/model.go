@@ -21,6 +21,8 @@ type Model struct {
 	owners        map[ownerKey]*owner
 	jobSets       *ordered.List[*jobSet]
 	jobSetsByKey  map[types.NamespacedName]*jobSet
+	// jobSetTotals are those of all JobSets: a page of their list visits no others.
+	jobSetTotals totals
 	// namespaces counts the JobSets and quota Workloads of each namespace.
 	namespaces map[string]int
 	// queueNamespaces counts the LocalQueues of each namespace.
@@ -37,7 +39,7 @@ func New() *Model {
 	return &Model{
 		clusterQueues: map[string]*clusterQueue{}, cohorts: map[string]*cohort{}, localQueues: map[types.NamespacedName]*localQueue{},
 		workloads: map[types.NamespacedName]*workload{}, owners: map[ownerKey]*owner{},
-		jobSets: ordered.New(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, namespaces: map[string]int{}, queueNamespaces: map[string]int{},
+		jobSets: ordered.New(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, jobSetTotals: newTotals(), namespaces: map[string]int{}, queueNamespaces: map[string]int{},
 		history: history{series: map[string]*series{}},
 	}
 }

@@ -16,6 +16,9 @@ func (v *Viewer) seesJobSets(namespace string) bool {
 	return v.seesNamespace(namespace) && (v.JobSets == nil || v.JobSets(namespace))
 }
 
+// seesAllJobSets reports whether no JobSet is hidden.
+func (v *Viewer) seesAllJobSets() bool { return v.Namespace == nil && v.JobSets == nil }
+
 // SeesJobSets reports whether the reader may see the JobSets of a namespace.
 func (v *Viewer) SeesJobSets(namespace string) bool { return v.seesJobSets(namespace) }
 

@@ -141,7 +141,7 @@ func (m *Model) detach(w *workload) {
 	if o := w.owner; o != nil {
 		w.owner = nil
 		delete(o.members, w)
-		o.sum()
+		m.sum(o)
 		if len(o.members) == 0 && !o.isJobSet {
 			delete(m.owners, o.key)
 			return
@@ -160,7 +160,7 @@ func (m *Model) attach(w *workload, object *kueue.Workload) {
 	if uid := ownerOf(object); uid != "" {
 		w.owner = m.owner(ownerKey{object.Namespace, uid})
 		w.owner.members[w] = struct{}{}
-		w.owner.sum()
+		m.sum(w.owner)
 	}
 	m.enlist(w)
 	if w.owner != nil {
@@ -186,7 +186,11 @@ func (m *Model) owner(key ownerKey) *owner {
 }
 
 // sum computes what the quota Workloads of an owner hold.
-func (o *owner) sum() {
+func (m *Model) sum(o *owner) {
+	if o.isJobSet {
+		m.jobSetTotals.add(o.held, -1)
+		defer func() { m.jobSetTotals.add(o.held, 1) }()
+	}
 	o.held = nil
 	for w := range o.members {
 		for _, c := range w.held {
