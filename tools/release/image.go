@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -91,8 +94,12 @@ func push(ctx context.Context, tag name.Tag, index v1.ImageIndex) error {
 		return err
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	if found, err := remote.Head(tag, options...); err == nil && found.Digest != digest {
+	found, err := remote.Head(tag, options...)
+	switch problem, isAnswer := errors.AsType[*transport.Error](err); {
+	case err == nil && found.Digest != digest:
 		return fmt.Errorf("push %s: the tag names another image, %s", tag, found.Digest)
+	case err != nil && (!isAnswer || problem.StatusCode != http.StatusNotFound):
+		return fmt.Errorf("push %s: find what the tag names: %w", tag, err)
 	}
 	if err := remote.WriteIndex(tag, index, options...); err != nil {
 		return fmt.Errorf("push %s: %w", tag, err)

@@ -19,10 +19,10 @@ var overlays = []string{
 
 // writeInstallation writes the manifests and the chart, both with the image by its digest.
 func (r *release) writeInstallation(ctx context.Context, digest, work string) error {
+	if err := r.copyTracked(ctx, work, "config", "charts"); err != nil {
+		return err
+	}
 	for _, dir := range []string{"config", "charts"} {
-		if err := os.CopyFS(filepath.Join(work, dir), os.DirFS(filepath.Join(r.root, dir))); err != nil {
-			return err
-		}
 		if err := r.setImage(filepath.Join(work, dir), digest); err != nil {
 			return fmt.Errorf("set the image in %s: %w", dir, err)
 		}
@@ -37,6 +37,28 @@ func (r *release) writeInstallation(ctx context.Context, digest, work string) er
 		}
 	}
 	return r.writeChart(filepath.Join(work, "charts", "tranche"), digest)
+}
+
+// copyTracked copies the files of some directories that git knows: others, such as those of an editor, are in no release.
+func (r *release) copyTracked(ctx context.Context, to string, dirs ...string) error {
+	files, err := output(ctx, r.root, nil, "git", append([]string{"ls-files", "-z", "--"}, dirs...)...)
+	if err != nil {
+		return err
+	}
+	for file := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {
+		content, err := os.ReadFile(filepath.Join(r.root, file)) // #nosec G304 -- a file of the repository
+		if err != nil {
+			return err
+		}
+		copied := filepath.Join(to, file)
+		if err := os.MkdirAll(filepath.Dir(copied), 0o750); err != nil {
+			return err
+		}
+		if err := os.WriteFile(copied, content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setImage replaces the image in all manifests below dir.
