@@ -95,13 +95,17 @@ func newLease(lock resourcelock.Interface, fence *Fence, retryPeriod time.Durati
 	return &Lease{Interface: lock, Fence: fence, retryPeriod: retryPeriod}
 }
 
-// Get reads the Lease, or returns what it has just read. A holder other than this replica, after it has led, closes the Fence for good.
+// Get reads the Lease, or returns what it has just read. A holder other than this replica, after it has led, closes the Fence for good. A read that its
+// caller has given up does not count: when a leader is told to end during a read, the next one is for the release.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if l.looked == nil || l.Fence.now().since(l.looked.at) >= l.retryPeriod/2 {
 		l.look(ctx)
 	}
-	if l.looked.err != nil {
-		return nil, nil, l.looked.err
+	if err := l.looked.err; err != nil {
+		if ctx.Err() != nil {
+			l.looked = nil
+		}
+		return nil, nil, err
 	}
 	record := *l.looked.record
 	return &record, l.looked.raw, nil

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -76,6 +77,23 @@ func TestTriesWithoutRequest(t *testing.T) {
 	w.hold()
 	if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil || w.lock.record.HolderIdentity != "" {
 		t.Errorf("released right after a renewal: held by %q, error %v", w.lock.record.HolderIdentity, err)
+	}
+}
+
+// A leader that is told to end while it reads the Lease releases it all the same: client-go reads it again before.
+func TestLookThatIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	w.hold()
+	w.pass(retryPeriod)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w.lock.err = ended.Err()
+	if _, _, err := w.lease.Get(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("read by a caller that has given up: error %v", err)
+	}
+	w.lock.err = nil
+	if record, _, err := w.lease.Get(t.Context()); err != nil || record.HolderIdentity != me {
+		t.Errorf("read for the release: %v, error %v", record, err)
 	}
 }
 
