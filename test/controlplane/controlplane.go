@@ -37,7 +37,7 @@ const (
 	Kueue             = "kueue"    // only with Config.Kueue
 	Machine           = "realnode" // only with Config.RealNode
 
-	// Only with Config.GangSchedulers.
+	// Coscheduling, Volcano and VolcanoControllers run only with Config.GangSchedulers.
 	Coscheduling       = "coscheduling"
 	Volcano            = "volcano"
 	VolcanoControllers = "volcano-controllers"
