@@ -40,7 +40,7 @@ var _ = Describe("tranche explain", func() {
 		Entry("of a JobSet", "refused", "0", func(t team) client.Object {
 			return t.newJobSet("refused", replicatedJob{name: "workers", cpus: "1", replicas: 2})
 		}, "2 Jobs, such as refused-workers-0, lack pods", SpecTimeout(specTimeout)),
-		Entry("that are queued alone", "job/refused", "2", func(t team) client.Object { return t.newJob("refused", 3, "1") }, "Job refused lacks 1 pods", SpecTimeout(specTimeout)),
+		Entry("that are queued alone", "job/refused", "2", func(t team) client.Object { return t.newJob("refused", 3, "1") }, "Job refused lacks pods", SpecTimeout(specTimeout)),
 	)
 })
 

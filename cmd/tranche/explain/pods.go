@@ -65,7 +65,7 @@ func (c *cluster) refusedPods(ctx context.Context, w *kueue.Workload, isOfStage 
 		switch why := c.lastWarning(ctx, "Job", job, client.MatchingFields{"reason": "FailedCreate"}); {
 		case why == "":
 		case len(lacking) == 1:
-			return []string{fmt.Sprintf("Job %s lacks %d pods: %s", job.Name, lackOf(job), why)}
+			return []string{fmt.Sprintf("Job %s lacks pods: %s", job.Name, why)}
 		default:
 			return []string{fmt.Sprintf("%d Jobs, such as %s, lack pods: %s", len(lacking), job.Name, why)}
 		}
