@@ -1,4 +1,4 @@
-// Package main builds the files of a release into a new directory, the same bytes for each commit and version, and pushes its image to a registry.
+// Command release builds the files of a release into a new directory, the same bytes for each commit and version, and pushes its image to a registry.
 package main
 
 import (
