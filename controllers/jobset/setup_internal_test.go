@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
@@ -57,5 +58,26 @@ func TestAddPods(t *testing.T) {
 				t.Errorf("%d pods count, want %d; error %v", len(b.Pods), c.want, err)
 			}
 		})
+	}
+}
+
+// A pod that a scheduler refuses wakes its JobSet once: the message of its condition changes at each try.
+func TestPodChangesOfRefusedPods(t *testing.T) {
+	pod := func(why string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobset.JobSetUIDKey: "js"}, OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(&metav1.ObjectMeta{UID: "job"}, batchv1.SchemeGroupVersion.WithKind("Job")),
+		}}}
+		if why != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why}}
+		}
+		return p
+	}
+	for _, c := range []struct {
+		before, after string
+		want          bool
+	}{{"", "0/3 nodes", true}, {"0/3 nodes", "0/4 nodes", false}, {"", "", false}, {"0/3 nodes", "", false}} {
+		if got := podChanges().Update(event.UpdateEvent{ObjectOld: pod(c.before), ObjectNew: pod(c.after)}); got != c.want {
+			t.Errorf("from %q to %q: passes %t, want %t", c.before, c.after, got, c.want)
+		}
 	}
 }
