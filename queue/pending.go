@@ -168,24 +168,39 @@ func (p *Pending[M, S, T]) SetStrategy(s Strategy) {
 // stages.
 func (p *Pending[M, S, T]) SetLead(lead func(S) float64) {
 	p.lead = lead
-	p.Reorder()
+	p.Reorder(nil)
 	p.WakeAll()
 }
 
-// Reorder computes the lead of every shape again. It wakes stages that now come before the blocker.
-func (p *Pending[M, S, T]) Reorder() {
+// Reorder computes the lead of every shape again. It wakes stages that now come before the blocker, and those that now have precedence over another stage of
+// this Pending, which may be nil, and had not before. It reports whether it woke any.
+func (p *Pending[M, S, T]) Reorder(due *Element[M, S, T]) (woken bool) {
+	var later []*equivClass[M, S, T]
+	for _, c := range p.classes {
+		if due != nil && !c.elements.First().HasPrecedence(due) {
+			later = append(later, c)
+		}
+	}
 	for _, c := range p.classes {
 		c.lead = p.leadOf(c.shape)
 	}
 	p.awake.Sort()
+	for _, c := range later {
+		if c.elements.First().HasPrecedence(due) {
+			p.wake(c)
+			woken = true
+		}
+	}
 	if p.blocker == nil {
-		return
+		return woken
 	}
 	for _, c := range p.behind {
 		if c.elements.First().Precedes(p.blocker) {
 			p.wake(c)
+			woken = true
 		}
 	}
+	return woken
 }
 
 // Blocks reports whether a stage blocks the stages behind it.

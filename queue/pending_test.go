@@ -181,7 +181,7 @@ func TestLeadComesBeforePosition(t *testing.T) {
 		t.Errorf("next is %v", next(p))
 	}
 	usage["heavy"] = 0
-	p.Reorder()
+	p.Reorder(nil)
 	if p.Next() != heavy {
 		t.Errorf("next is %v after the order has changed", next(p))
 	}
@@ -216,6 +216,30 @@ func TestNoStageOvertakesAFormerBlocker(t *testing.T) {
 	}
 }
 
+// TestReorderWakesWhoNowPrecedes: usage has changed which stages have precedence over one that was refused.
+func TestReorderWakesWhoNowPrecedes(t *testing.T) {
+	usage := map[string]float64{"light": 1, "heavy": 2, "heavier": 3}
+	p := newLine()
+	p.SetLead(func(shape string) float64 { return usage[shape] })
+	first, due, last := p.Add(item("a", "light", 1)), p.Add(item("b", "heavy", 2)), p.Add(item("c", "heavier", 3))
+	for _, one := range []*queue.Element[string, string, string]{first, due, last} {
+		p.Park(one, on("gpu", 8))
+	}
+	if p.Reorder(due) || p.Next() != nil {
+		t.Errorf("%q is offered, although the order is the same", next(p))
+	}
+	usage["heavier"] = 0
+	if p.Reorder(nil) || p.Next() != nil {
+		t.Errorf("%q is offered, although no stage is due", next(p))
+	}
+	usage["heavier"] = 3
+	p.Reorder(nil)
+	usage["heavier"] = 0
+	if !p.Reorder(due) || p.Next() != last {
+		t.Errorf("%q is offered, want the one that now has precedence", next(p))
+	}
+}
+
 // TestFirstAfterReorderIsOffered: under Strict, usage has changed the order since a stage was parked behind another.
 func TestFirstAfterReorderIsOffered(t *testing.T) {
 	p := newLine()
@@ -225,12 +249,12 @@ func TestFirstAfterReorderIsOffered(t *testing.T) {
 	blocker, behind := p.Add(item("blocker", "heavy", 1)), p.Add(item("behind", "light", 2))
 	p.Block(blocker, on("gpu", 8))
 	p.ParkBehind(behind)
-	p.Reorder()
+	p.Reorder(nil)
 	if got := next(p); got != "" || !p.Blocks() {
 		t.Fatalf("%q is offered behind the blocker", got)
 	}
 	usage["heavy"] = 3
-	p.Reorder()
+	p.Reorder(nil)
 	if got := next(p); got != "behind" || p.Blocker(behind) != nil {
 		t.Errorf("%q is offered, want who comes before the blocker now", got)
 	}

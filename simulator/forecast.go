@@ -84,8 +84,8 @@ func (s *Start) Certainty() Certainty {
 
 // Forecast simulates what follows from a snapshot until a time, and returns when the pending quota Workloads are admitted. The same input gives
 // the same prediction. AdmissionChecks pass, and no pod fails. With admissionFairSharing, the manager notices at the next sample that another stage has come
-// to precede the first of a StrictFIFO queue, or an equal one that holds quota, and the simulation at once: unless the snapshot is from the time of a
-// sample, starts may differ by a sampling interval, and by what follows from that.
+// to precede the first of a StrictFIFO queue, a due stage, or an equal one that holds quota, and the simulation at once: unless the snapshot is from the time
+// of a sample, starts may differ by a sampling interval, and by what follows from that.
 func Forecast(s *snapshot.Snapshot, d *Durations, until time.Time) (*Prediction, error) {
 	return (&question{durations: d, until: until, isAsked: isPending, maxDecisions: maxDecisionsForAll}).predict(s)
 }

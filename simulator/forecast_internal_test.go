@@ -3,6 +3,7 @@ package simulator
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -164,10 +165,14 @@ func TestForecastsComeTrue(t *testing.T) {
 		file := RandomConfiguration(t)
 		text, isRestarted := RandomLimits(t)
 		at := rapid.IntRange(600, 4000).Draw(t, "at")
-		if rapid.Bool().Draw(t, "counts usage") {
-			text, at = countUsage(t, file, text, at)
+		counts, atSample := rapid.Bool().Draw(t, "counts usage"), true
+		if counts {
+			text, at, atSample = countUsage(t, file, text, at)
 		}
 		text = ReserveQuota(t, file, text)
+		if !atSample {
+			text = neverDue(text)
+		}
 		d := &Durations{}
 		if !isRestarted {
 			// A stage that fits and is not safe is checked again when quota is released. If another stage takes that quota meanwhile, a new manager lets it preempt.
@@ -238,9 +243,9 @@ func TestForecastStopsAfterChecks(t *testing.T) {
 }
 
 // countUsage lets past usage determine the order in a scenario. It returns when to take the snapshot. The manager checks only once in a sampling interval
-// whether a stage comes before the first of a StrictFIFO queue, or before an equal one that holds quota, because usage has decayed: where it does so,
-// that is the time of a sample, and any time where it does not.
-func countUsage(t *rapid.T, file *configapi.Configuration, text string, at int) (changed string, takenAt int) {
+// whether a stage comes before the first of a StrictFIFO queue, before a due stage, or before an equal one that holds quota, because usage has decayed: where
+// it does so, that is the time of a sample, and any time where it does not. Then the caller has to see that no stage is due.
+func countUsage(t *rapid.T, file *configapi.Configuration, text string, at int) (changed string, takenAt int, isSample bool) {
 	seconds := rapid.SampledFrom([]int{60, 600, 3600}).Draw(t, "interval")
 	file.AdmissionFairSharing = &configapi.AdmissionFairSharing{
 		UsageHalfLifeTime:     &metav1.Duration{Duration: time.Duration(rapid.SampledFrom([]int{60, 600, 0}).Draw(t, "half-life")) * time.Minute},
@@ -253,9 +258,20 @@ func countUsage(t *rapid.T, file *configapi.Configuration, text string, at int) 
 		text = strings.Replace(text, "\nlocalqueue "+queue+"2 ", fmt.Sprintf("\nlocalqueue %s2 weight=%d ", queue, rapid.IntRange(0, 3).Draw(t, "weight")), 1)
 	}
 	if rapid.Bool().Draw(t, "checks at samples") {
-		return text, (at + seconds - 1) / seconds * seconds
+		return text, (at + seconds - 1) / seconds * seconds, true
 	}
-	return strings.NewReplacer("StrictFIFO", "BestEffortFIFO", "LowerOrNewerEqualPriority", "LowerPriority").Replace(text), at
+	return strings.NewReplacer("StrictFIFO", "BestEffortFIFO", "LowerOrNewerEqualPriority", "LowerPriority").Replace(text), at, false
+}
+
+// neverDue lets no stage be due in ClusterQueues that past usage orders.
+func neverDue(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.Contains(line, " scope=UsageBasedAdmissionFairSharing") {
+			lines[i] = regexp.MustCompile(` reserve-after=\w+`).ReplaceAllString(line, "") + " reserve-after=Never"
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // getReadyLater lets the pods of first stages that others wait for take some time until they are ready, and returns an estimate for each. They are ready

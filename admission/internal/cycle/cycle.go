@@ -104,7 +104,7 @@ func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees) {
 		for _, q := range awake {
 			q.IsScheduled = false
 			if q.IsUsageBased && cy.m.Decay != nil {
-				q.PendingQueue.Reorder()
+				q.Reorder()
 			}
 			n.withdraw(q)
 			delete(g.Nominated, q)

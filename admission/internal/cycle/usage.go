@@ -87,8 +87,8 @@ func (cy *Cycle) openAccount(q *model.LocalQueue) {
 
 // reorder makes the queue of the ClusterQueue read the levels again.
 func (cy *Cycle) reorder(q *model.LocalQueue) {
-	if target := cy.m.ClusterQueues[q.ClusterQueue]; target != nil && target.IsUsageBased {
-		target.PendingQueue.Reorder()
+	if target := cy.m.ClusterQueues[q.ClusterQueue]; target != nil && target.IsUsageBased && target.Reorder() {
+		cy.m.Schedule.ScheduleCycle(target)
 	}
 }
 
@@ -111,8 +111,8 @@ func (cy *Cycle) sample() {
 		case q.Preemption.WithinClusterQueue == kueue.PreemptionPolicyLowerOrNewerEqualPriority && q.PendingQueue.Len() > 0:
 			// As usage decays, a stage may have come to precede an equal one that holds quota.
 			cy.m.Schedule.WakeQueue(q)
-		case q.PendingQueue.Blocks():
-			// As usage decays, another stage may have come to precede the blocking stage.
+		case q.PendingQueue.Blocks() || q.Due != nil:
+			// As usage decays, another stage may have come to precede the blocking or the due stage.
 			cy.m.Schedule.ScheduleCycle(q)
 		}
 	}

@@ -55,6 +55,15 @@ func (q *ClusterQueue) DueStage() *Stage {
 	return q.Due.Stage
 }
 
+// Reorder makes the pending queue read again what orders its stages. It wakes stages that now come before the blocking or the due stage, and reports whether it
+// woke any.
+func (q *ClusterQueue) Reorder() bool {
+	if q.Due == nil {
+		return q.PendingQueue.Reorder(nil)
+	}
+	return q.PendingQueue.Reorder(q.Due.Stage.Element)
+}
+
 // noteUse must be called when the charges of a ClusterQueue, which may be nil, have changed.
 func (m *Model) noteUse(q *ClusterQueue) {
 	if q == nil || m.Schedule.IsStale {
