@@ -177,7 +177,7 @@ golden: ## Rewrite the expected output of scenarios and the objects of gangs. Re
 .PHONY: manifests
 manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for tests, and the chart's copies of config.
 	cd tools && go run ./crdgen -root ..
-	$(TOOL) kustomize build config/crd > charts/tranche/files/crds.yaml
+	{ $(TOOL) kustomize build config/crd && echo --- && cat config/beside/crd/keep_parameters.yaml; } > charts/tranche/files/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
 	awk 'FNR == 1 && NR > 1 { print "---" } 1' $(filter-out %/kustomization.yaml,$(wildcard config/beside/policies/*.yaml)) > charts/tranche/files/beside_policies.yaml

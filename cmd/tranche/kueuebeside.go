@@ -7,18 +7,12 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
-// findKueueProblem returns the problem with Kueue's manager as an Event. That without a reason is none.
-func findKueueProblem(ctx context.Context, reader client.Reader) (events.Event, error) {
-	guards := apiwatch.GuardsConfigMap()
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(guards), guards); err != nil {
-		return events.Event{}, fmt.Errorf("read ConfigMap %s: %w", apis.GuardsConfigMap, err)
-	}
+// findKueueProblem returns the problem with Kueue's manager, which has a user name, as an Event. That without a reason is none.
+func findKueueProblem(ctx context.Context, reader client.Reader, user string) (events.Event, error) {
 	webhooks, err := listWebhooks(ctx, reader)
 	if err != nil {
 		return events.Event{}, err
@@ -26,7 +20,7 @@ func findKueueProblem(ctx context.Context, reader client.Reader) (events.Event, 
 	if !isInstalled(webhooks) {
 		return events.KueueMissing(), nil
 	}
-	version, err := takeover.KueueVersion(ctx, reader, guards.Data["kueueManager"])
+	version, err := takeover.KueueVersion(ctx, reader, user)
 	if err != nil || !isUntested(version) {
 		return events.Event{}, err
 	}

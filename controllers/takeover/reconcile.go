@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +32,6 @@ type reconciler struct {
 	config Config
 	lock   lock
 	// users are the names of both managers, once they are known.
-	users map[string]string
 	// told is the last Event about each ClusterQueue.
 	told map[string]string
 	// waits are those of locked trees for their lock to be in force, by their first ClusterQueue.
@@ -104,13 +102,8 @@ func (r *reconciler) view(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.users == nil {
-		if r.users, err = r.lock.users(ctx); err != nil {
-			return nil, err
-		}
-	}
 	v := &view{held: held, writing: map[string]bool{}}
-	if v.version, err = KueueVersion(ctx, r.config.Live, r.users["kueueManager"]); err != nil {
+	if v.version, err = KueueVersion(ctx, r.config.Live, r.config.KueueUser); err != nil {
 		return nil, err
 	}
 	names := locked(held)
@@ -142,7 +135,7 @@ type step struct {
 
 // next computes what to do.
 func (r *reconciler) next(held *corev1.ConfigMap, trees []admission.Takeover, writing map[string]bool) step {
-	s := step{data: maps.Clone(r.users)}
+	s := step{data: map[string]string{"manager": r.config.User, "kueueManager": r.config.KueueUser}}
 	taken := map[string]bool{}
 	for i := range trees {
 		for _, name := range trees[i].Taken {

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"maps"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // withGPU gives the first container of a pod an accelerator.
@@ -241,12 +241,10 @@ func plainDeployment(namespace, name string) *appsv1.Deployment {
 // setParameters changes parameters of the admission policies until the spec has ended.
 func setParameters(ctx context.Context, change map[string]string) {
 	GinkgoHelper()
-	parameters := get(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}})
-	before := parameters.DeepCopy()
-	maps.Copy(parameters.Data, change)
-	Expect(env.adminClient.Update(ctx, parameters)).To(Succeed())
+	before, err := testenv.SetParameters(ctx, env.adminClient, change)
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		before.ResourceVersion = ""
-		Expect(env.adminClient.Update(ctx, before)).To(Succeed())
+		_, err := testenv.SetParameters(ctx, env.adminClient, before)
+		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(patience))
 }

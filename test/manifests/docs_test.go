@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/test/document"
 )
 
@@ -44,6 +45,10 @@ func TestDocumentOverlay(t *testing.T) {
 		}
 		if image := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data", "groupStartImage"); image != want {
 			t.Errorf("%s: groups wait in image %v, want %s", &block, image, want)
+		}
+		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-group-jobs"]}
+		if image := policies.Constants(policy)["groupStartImage"]; image != want {
+			t.Errorf("%s: the policies let groups wait in image %v, want %s", &block, image, want)
 		}
 	}
 	if built == 0 {

@@ -155,8 +155,7 @@ func (s *soak) prepareGangs(ctx context.Context) {
 	if err := s.env.InstallPodGroups("scheduling.x-k8s.io"); err != nil {
 		s.t.Fatal(err)
 	}
-	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
-	if err := s.admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, []byte(`{"data":{"gangProvider":"Kube"}}`))); err != nil {
+	if _, err := testenv.SetParameters(ctx, s.admin, map[string]string{"gangProvider": "Kube"}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.await("wait until the policies know who places gangs", func(ctx context.Context) error {

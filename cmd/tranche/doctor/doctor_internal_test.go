@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/config/crd"
 	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/config/rbac"
+	"github.com/tranche-dev/tranche/manifest"
 )
 
 // The API server adds defaults, and leaves out what is empty. All else is a difference.
@@ -46,7 +47,7 @@ func TestDiffers(t *testing.T) {
 func TestManifests(t *testing.T) {
 	kinds := map[string]int{}
 	for _, files := range []embed.FS{crd.Files, policies.Files, rbac.Files} {
-		all, err := manifests(files)
+		all, err := manifest.Objects(files)
 		if err != nil {
 			t.Fatal(err)
 		}

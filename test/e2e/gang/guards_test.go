@@ -2,27 +2,25 @@ package gang_test
 
 import (
 	"context"
-	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // setGuards changes the parameters of the guards.
 func setGuards(ctx context.Context, provider, schedulerName string) {
 	GinkgoHelper()
-	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
-	patch := fmt.Sprintf(`{"data":{"gangProvider":%q,"gangSchedulerName":%q}}`, provider, schedulerName)
-	Expect(env.Admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	_, err := testenv.SetParameters(ctx, env.Admin, map[string]string{"gangProvider": provider, "gangSchedulerName": schedulerName})
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // born returns the schedulerName and the PodGroup that a child Job in a gang gets when it is created.
