@@ -30,6 +30,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -117,8 +118,8 @@ var _ = Describe("The guards of created objects", func() {
 		Entry("limits its time to nothing", func(js *jobsetapi.JobSet) { js.Labels[apis.MaxExecTimeLabel] = "0" }, `max-exec-time-seconds is "0"`),
 		Entry("limits its time beyond all numbers", func(js *jobsetapi.JobSet) { js.Labels[apis.MaxExecTimeLabel] = "99999999999" }, `max-exec-time-seconds is "99999999999"`),
 		Entry("has a label of Tranche", func(js *jobsetapi.JobSet) { js.Labels[apis.StageLabel] = "a" }, "metadata.labels: only Tranche's manager"),
-		Entry("claims that it has started", func(js *jobsetapi.JobSet) {
-			js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
+		Entry("has an annotation of Tranche that no JobSet has", func(js *jobsetapi.JobSet) {
+			js.Annotations = map[string]string{apis.AdoptedAnnotation: "true"}
 		}, "metadata.annotations: only Tranche's manager"),
 		Entry("gives its Jobs a label of Tranche", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Labels = map[string]string{apis.StageLabel: "a"}
@@ -126,9 +127,6 @@ var _ = Describe("The guards of created objects", func() {
 		Entry("gives its Jobs an annotation of Tranche", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "a"}
 		}, "spec.replicatedJobs[*].template.metadata"),
-		Entry("chooses the scheduler of its gangs", func(js *jobsetapi.JobSet) {
-			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations = map[string]string{apis.GangProviderAnnotation: "None"}
-		}, "only Tranche's manager writes tranche.dev/gang-provider and tranche.dev/gang-scheduler"),
 		Entry("puts its Jobs into a gang without a queue", func(js *jobsetapi.JobSet) {
 			js.Labels = nil
 			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "all"}

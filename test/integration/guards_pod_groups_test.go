@@ -284,7 +284,8 @@ var _ = Describe("The guards of pods of groups", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(gatesOf(pod)).To(ConsistOf("example.com/mine", apis.PodAdmissionGate))
-		ofJob := newPod(namespace, "of-job")
+		ofJob := newPod(namespace, "")
+		ofJob.GenerateName, ofJob.OwnerReferences = "of-job-", []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "x", Controller: new(true)}}
 		ofJob.Labels = map[string]string{
 			apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodSetLabel: "main", batchv1.ControllerUidLabel: "x",
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
+	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -161,8 +162,9 @@ func (s *soak) prepareGangs(ctx context.Context) {
 	s.await("wait until the policies know who places gangs", func(ctx context.Context) error {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "probe",
-			Labels:      map[string]string{apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f"},
-			Annotations: map[string]string{apis.GangGroupAnnotation: "all", apis.GroupStartAnnotation: "1"},
+			Labels:          map[string]string{apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f"},
+			Annotations:     map[string]string{apis.GangGroupAnnotation: "all", apis.GroupStartAnnotation: "1"},
+			OwnerReferences: sample.OwnedByJobSet("probe"),
 		}}
 		job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
 		if err := s.admin.Create(ctx, job, client.DryRunAll); err != nil {

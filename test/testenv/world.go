@@ -29,6 +29,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // ManagerUser is the identity of the manager that config/rbac gives its rights to.
@@ -109,11 +110,13 @@ func (w *World) Install(ctx context.Context) error {
 func (w *World) awaitGuards(ctx context.Context) error {
 	probe := func(ctx context.Context) (bool, error) {
 		js := probeJobSet()
-		if err := w.Admin.Create(ctx, js, client.DryRunAll); err != nil || js.Spec.ReplicatedJobs[0].Template.Labels[apis.HoldLabel] == "" {
+		js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
+		if err := w.Admin.Create(ctx, js, client.DryRunAll); err != nil || js.Spec.ReplicatedJobs[0].Template.Labels[apis.HoldLabel] == "" ||
+			js.Annotations[apis.StartedAnnotation] != "" {
 			return false, nil //nolint:nilerr // not yet in force
 		}
 		forged := probeJobSet()
-		forged.Annotations = map[string]string{apis.StartedAnnotation: "true"}
+		forged.Annotations = map[string]string{apis.StageLabel: "forged"}
 		if w.Admin.Create(ctx, forged, client.DryRunAll) == nil {
 			return false, nil
 		}
@@ -123,7 +126,7 @@ func (w *World) awaitGuards(ctx context.Context) error {
 			return false, nil
 		}
 		job := &batchv1.Job{ObjectMeta: js.ObjectMeta, Spec: js.Spec.ReplicatedJobs[0].Template.Spec}
-		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+		job.Labels, job.OwnerReferences = map[string]string{apis.HoldLabel: apis.HoldValue}, sample.OwnedByJobSet(js.Name)
 		if err := w.Admin.Create(ctx, job, client.DryRunAll); err != nil || !ptr.Deref(job.Spec.Suspend, false) {
 			return false, nil //nolint:nilerr // not yet in force
 		}

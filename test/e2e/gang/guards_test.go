@@ -13,6 +13,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -29,7 +30,7 @@ func born(ctx context.Context, g Gomega, change func(*corev1.PodTemplateSpec)) s
 		Namespace: metav1.NamespaceDefault, Name: "probe", Labels: map[string]string{
 			apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f",
 		},
-		Annotations: map[string]string{apis.GangGroupAnnotation: "all"},
+		Annotations: map[string]string{apis.GangGroupAnnotation: "all"}, OwnerReferences: sample.OwnedByJobSet("probe"),
 	}}
 	job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
 	if change != nil {
