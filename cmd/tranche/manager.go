@@ -51,8 +51,13 @@ func newManagerCommand() *cobra.Command {
 		Use:   "manager",
 		Short: "Run the manager",
 		Long: "Run the manager, which plans the stages of queued JobSets, admits each stage when its quota fits, and releases its Jobs.\n" +
-			"The manager needs the permissions in config/rbac, and must run as the user that the admission policies name.\n\n" +
-			"Exit code: 0 if a signal stopped it; 1 after an error; 2 on wrong flags.",
+			"The manager needs the permissions in config/rbac, and must run as the user that the admission policies name.
+
+" +
+			"It ends when its configuration file, or the APIs that it relies on, have changed, and must be restarted then, as Kubernetes does.
+
+" +
+			"Exit code: 0 if a signal stopped it; 1 after an error or a change; 2 on wrong flags.",
 		Example: "  tranche manager --config /etc/tranche/config.yaml\n  tranche manager --config config.yaml --kubeconfig ~/.kube/config",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,6 +107,13 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	}
 	if err := watchKueue(mgr, config.Mode, guards.kueueManager); err != nil {
 		return fmt.Errorf("set up the search for Kueue's manager: %w", err)
+	}
+	err = watchConfig(mgr, flags.config, config, func(ctx context.Context, config *configapi.Configuration) error {
+		_, err := checkGuards(ctx, restConfig, config)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
 		return fmt.Errorf("set up the readiness check: %w", err)
