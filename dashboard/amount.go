@@ -37,6 +37,13 @@ func amountsOf(sums map[corev1.ResourceName]quota.Amount) []Amount {
 	return all
 }
 
+// acceleratorsFirst returns amounts in the order of their resources, those of accelerators first.
+func acceleratorsFirst(sums map[corev1.ResourceName]quota.Amount) []Amount {
+	all := amountsOf(sums)
+	slices.SortStableFunc(all, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
+	return all
+}
+
 // compareAccelerators orders accelerators before resources that every node has.
 func compareAccelerators(a, b corev1.ResourceName) int {
 	switch isFirst := accelerator.IsAccelerator(a); {

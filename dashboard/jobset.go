@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -146,15 +144,6 @@ func stateOfJobSet(js *jobsetapi.JobSet) (state JobSetState, reason, message str
 	return JobSetWaiting, reason, message
 }
 
-// A JobSetFilter selects JobSets.
-type JobSetFilter struct {
-	// Namespace, Queue (a LocalQueue), ClusterQueue and State select exact values, and Text a part of the name.
-	Namespace, Queue, ClusterQueue, Text string
-	State                                JobSetState
-	// Sort is one of JobSetSorts. Without it the JobSets that need attention come first.
-	Sort string
-}
-
 // A JobSetRow is a JobSet.
 type JobSetRow struct {
 	Namespace    string      `json:"namespace"`
@@ -177,52 +166,6 @@ type JobSetRow struct {
 	// Reason and Message are those of the condition StageAdmitted.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-}
-
-// A JobSetsAnswer is a page of JobSets.
-type JobSetsAnswer struct {
-	Page[JobSetRow]
-	// States counts those that match, and Held is what they hold together: accelerators come first.
-	States map[JobSetState]int `json:"states,omitempty"`
-	Held   []Amount            `json:"held,omitempty"`
-	// Hidden is the number of JobSets in namespaces that the viewer does not see.
-	Hidden int `json:"hidden,omitempty"`
-}
-
-// JobSets returns a page of JobSets, in the order of a column, or of the attention that they need.
-func (m *Model) JobSets(v Viewer, f JobSetFilter, w Window) JobSetsAnswer {
-	convert := func(_ int, js *jobSet) JobSetRow {
-		row := m.jobSetRow(v, js)
-		row.Progress, row.Message = shortened(row.Progress), shortened(row.Message)
-		return row
-	}
-	if v.seesAllJobSets() && f == (JobSetFilter{}) {
-		return JobSetsAnswer{Page: pageOfList(w, m.jobSets, convert), States: m.jobSetTotals.present(), Held: m.jobSetTotals.amounts()}
-	}
-	var answer JobSetsAnswer
-	f.Text = strings.ToLower(f.Text)
-	var found []*jobSet
-	sums := newTotals()
-	for _, js := range m.jobSets.From(0) {
-		switch {
-		case !v.seesJobSets(js.key.Namespace):
-			answer.Hidden++
-		case m.matches(&v, &f, js):
-			found = append(found, js)
-			sums.states[js.state]++
-			sums.add(js.owner.held, 1)
-		}
-	}
-	answer.States, answer.Held = sums.present(), sums.amounts()
-	w = w.bounded()
-	shown := found
-	if f.Sort != "" {
-		shown = m.sortJobSets(&v, found, f.Sort, w.Offset+w.Limit)
-	}
-	isAny := func(*jobSet) bool { return true }
-	answer.Page = pageOf(w, slices.All(shown), isAny, convert)
-	answer.Total = len(found)
-	return answer
 }
 
 // totals are the states of some JobSets, and what these hold.
@@ -257,15 +200,7 @@ func (t *totals) present() map[JobSetState]int {
 func (t *totals) amounts() []Amount {
 	held := maps.Clone(t.held)
 	maps.DeleteFunc(held, func(_ corev1.ResourceName, amount quota.Amount) bool { return amount == 0 })
-	all := amountsOf(held)
-	slices.SortStableFunc(all, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
-	return all
-}
-
-// matches reports whether a JobSet that the viewer sees passes a filter, whose text is in lower case.
-func (m *Model) matches(v *Viewer, f *JobSetFilter, js *jobSet) bool {
-	return (f.Namespace == "" || js.key.Namespace == f.Namespace) && (f.Queue == "" || js.queue == f.Queue) && (f.State == "" || js.state == f.State) &&
-		(f.ClusterQueue == "" || v.clusterQueueFor(m.clusterQueueOf(js)) == f.ClusterQueue) && strings.Contains(js.key.Name, f.Text)
+	return acceleratorsFirst(held)
 }
 
 func (m *Model) jobSetRow(v Viewer, js *jobSet) JobSetRow {

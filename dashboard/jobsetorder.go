@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -102,36 +103,12 @@ func JobSetSorts() (all []string) {
 
 // A sortKey is what a JobSet has in a column.
 type sortKey struct {
-	js *jobSet
+	key types.NamespacedName
 	// isMissing is true if the JobSet has nothing in the column. It comes last in both orders.
 	isMissing bool
 	text      string
 	// number is compared before less.
 	number, less float64
-}
-
-// sortJobSets returns the first JobSets by a column, at most so many. It sorts no others: there may be 100,000, of which a page shows 50.
-func (m *Model) sortJobSets(v *Viewer, all []*jobSet, sort string, most int) []*jobSet {
-	column, isReversed := strings.CutPrefix(sort, "-")
-	compare := func(a, b sortKey) int { return a.compare(&b, isReversed) }
-	var keys []sortKey
-	isFull := false
-	for _, js := range all {
-		k := m.sortKeyOf(v, js, column)
-		if isFull && compare(k, keys[most-1]) > 0 {
-			continue
-		}
-		if keys = append(keys, k); len(keys) == 2*most {
-			slices.SortFunc(keys, compare)
-			keys, isFull = keys[:most], true
-		}
-	}
-	slices.SortFunc(keys, compare)
-	var first []*jobSet
-	for i := range keys[:min(most, len(keys))] {
-		first = append(first, keys[i].js)
-	}
-	return first
 }
 
 // compare orders the keys of one column, and equal ones by name, so that pages never overlap.
@@ -143,7 +120,7 @@ func (k *sortKey) compare(other *sortKey, isReversed bool) int {
 	case other.isMissing && !k.isMissing:
 		return -1
 	case values == 0:
-		return compareKeys(k.js.key, other.js.key)
+		return compareKeys(k.key, other.key)
 	case isReversed:
 		return -values
 	}
@@ -151,7 +128,7 @@ func (k *sortKey) compare(other *sortKey, isReversed bool) int {
 }
 
 func (m *Model) sortKeyOf(v *Viewer, js *jobSet, column string) sortKey {
-	k := sortKey{js: js}
+	k := sortKey{key: js.key}
 	switch column {
 	case "namespace":
 		k.text = js.key.Namespace
@@ -172,7 +149,7 @@ func (m *Model) sortKeyOf(v *Viewer, js *jobSet, column string) sortKey {
 		k.number = float64(js.restarts)
 		return k
 	default:
-		k.addAmounts(column)
+		k.addAmounts(js, column)
 		return k
 	}
 	k.isMissing = k.text == ""
@@ -180,7 +157,7 @@ func (m *Model) sortKeyOf(v *Viewer, js *jobSet, column string) sortKey {
 }
 
 // addAmounts adds the accelerators and CPUs that a JobSet holds or asks for, or its expected start.
-func (k *sortKey) addAmounts(column string) {
+func (k *sortKey) addAmounts(js *jobSet, column string) {
 	k.isMissing = true
 	add := func(name corev1.ResourceName, amount float64) {
 		k.isMissing = false
@@ -191,7 +168,7 @@ func (k *sortKey) addAmounts(column string) {
 			k.less += amount
 		}
 	}
-	o := k.js.owner
+	o := js.owner
 	switch column {
 	case "holds":
 		for name, amount := range o.held {
@@ -205,7 +182,7 @@ func (k *sortKey) addAmounts(column string) {
 			}
 		}
 	case "start":
-		if o.expected != nil && k.js.state == JobSetWaiting {
+		if o.expected != nil && js.state == JobSetWaiting {
 			k.number = float64(cmp.Or(o.expected.about, o.expected.by))
 			k.isMissing = k.number == 0
 		}

@@ -284,3 +284,43 @@ func TestPositionsOfJobSets(t *testing.T) {
 		t.Errorf("position %d among those that could be read", *row.Position)
 	}
 }
+
+// A long list is read in steps, so that it does not keep others from the Model. What changes in between breaks no page.
+func TestScanInSteps(t *testing.T) {
+	const count, perStep = 10_000, 2500
+	for _, f := range []dashboard.JobSetFilter{{Text: "js"}, {Sort: "name"}, {Sort: "-name"}} {
+		m := dashboard.New()
+		for i := range count {
+			m.Observe(jobSet("team", fmt.Sprintf("js-%05d", i)))
+		}
+		steps := 0
+		answer := dashboard.ScanJobSets(func(use func(*dashboard.Model)) {
+			use(m)
+			// One is deleted and another one moves to the end of what is visited.
+			m.Forget(jobSet("team", fmt.Sprintf("js-%05d", 20+steps)))
+			moved := jobSet("team", fmt.Sprintf("js-%05d", 10+steps))
+			moved.Status.Conditions = ended(jobset.JobSetCompleted, 5)
+			m.Observe(moved)
+			steps++
+		}, dashboard.Viewer{}, f, dashboard.Window{Limit: 200})
+		if steps < count/perStep {
+			t.Errorf("%+v: %d steps for %d JobSets", f, steps, count)
+		}
+		names := map[string]bool{}
+		for _, row := range answer.Items {
+			names[row.Name] = true
+		}
+		if len(names) != len(answer.Items) || len(names) < 200-2*steps || answer.Total < count-2*steps || answer.Total > count+steps {
+			t.Errorf("%+v: %d rows with %d names, total %d", f, len(answer.Items), len(names), answer.Total)
+		}
+	}
+	m := dashboard.New()
+	for i := range count {
+		m.Observe(jobSet("team", fmt.Sprintf("js-%05d", i)))
+	}
+	steps := 0
+	found := dashboard.Search(func(use func(*dashboard.Model)) { steps++; use(m) }, dashboard.Viewer{}, "js-09999")
+	if steps < count/perStep || len(found) != 1 {
+		t.Errorf("a search in %d steps finds %v", steps, found)
+	}
+}

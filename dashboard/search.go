@@ -20,27 +20,37 @@ type Found struct {
 // Search returns the objects that the viewer sees and whose names contain a text: first those whose names begin with it. At most ten of each
 // kind are returned.
 func (m *Model) Search(v Viewer, text string) []Found {
+	return Search(func(f func(m *Model)) { f(m) }, v, text)
+}
+
+// Search returns what the method of the Model does. Each call of use gives it the Model for a short time only, as for ScanJobSets.
+func Search(use func(func(m *Model)), v Viewer, text string) []Found {
 	found := []Found{}
 	if text = strings.ToLower(strings.TrimSpace(text)); text == "" {
 		return found
 	}
 	s := &searcher{text: text}
+	use(func(m *Model) { found = append(found, s.queues(m, v)...) })
+	scanAll(use, func(_ *Model, js *jobSet) {
+		if strings.Contains(js.key.Name, text) && v.seesJobSets(js.key.Namespace) {
+			s.add(Found{Kind: "JobSet", Namespace: js.key.Namespace, Name: js.key.Name})
+		}
+	}, func() {})
+	return append(found, s.best()...)
+}
+
+// queues returns the Cohorts and ClusterQueues, and then the LocalQueues.
+func (s *searcher) queues(m *Model, v Viewer) []Found {
 	visible := m.visibleRows(v)
 	for _, row := range m.settled().rows {
 		if visible[row] {
 			s.add(Found{Kind: row.Kind, Name: row.Name})
 		}
 	}
-	found = append(found, s.best()...)
+	found := s.best()
 	for key, q := range m.localQueues {
-		if q.exists && strings.Contains(key.Name, text) && v.seesNamespace(key.Namespace) {
+		if q.exists && strings.Contains(key.Name, s.text) && v.seesNamespace(key.Namespace) {
 			s.add(Found{Kind: "LocalQueue", Namespace: key.Namespace, Name: key.Name, ClusterQueue: v.clusterQueueFor(q.clusterQueue)})
-		}
-	}
-	found = append(found, s.best()...)
-	for _, js := range m.jobSets.From(0) {
-		if strings.Contains(js.key.Name, text) && v.seesJobSets(js.key.Namespace) {
-			s.add(Found{Kind: "JobSet", Namespace: js.key.Namespace, Name: js.key.Name})
 		}
 	}
 	return append(found, s.best()...)

@@ -112,14 +112,13 @@ func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 		State: dashboard.JobSetState(q.oneOf("state", texts(dashboard.JobSetStates()))), Sort: q.oneOf("sort", dashboard.JobSetSorts()),
 	}
 	window := q.window()
-	return func(v dashboard.Viewer) (answer any, err error) {
+	return func(v dashboard.Viewer) (any, error) {
 		s.Store.Use(func(m *dashboard.Model) {
 			if m.HasNamespace(filter.Namespace) {
 				v.SeesJobSets(filter.Namespace) // this right is needed first
 			}
-			answer = m.JobSets(v, filter, window)
 		})
-		return answer, nil
+		return dashboard.ScanJobSets(s.Store.Use, v, filter, window), nil
 	}, q.end()
 }
 
@@ -153,9 +152,7 @@ func (s *server) search(r *http.Request, _ *access.Session) (answerer, error) {
 	q := parametersOf(r)
 	text := q.text("text")
 	return func(v dashboard.Viewer) (any, error) {
-		var found []dashboard.Found
-		s.Store.Use(func(m *dashboard.Model) { found = m.Search(v, text) })
-		return map[string]any{"items": found}, nil
+		return map[string]any{"items": dashboard.Search(s.Store.Use, v, text)}, nil
 	}, q.end()
 }
 

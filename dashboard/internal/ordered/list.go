@@ -69,13 +69,22 @@ func (l *List[E]) Remove(e E) {
 	}
 }
 
-// Rank returns how many elements come before an element.
+// Rank returns how many elements come before an element, which need not be in the List.
 func (l *List[E]) Rank(e E) int {
 	chunk, at, _ := l.find(e)
 	for _, c := range l.chunks[:chunk] {
 		at += len(c)
 	}
 	return at
+}
+
+// After yields the elements that come after an element, which need not be in the List, with their ranks.
+func (l *List[E]) After(e E) iter.Seq2[int, E] {
+	rank := l.Rank(e)
+	if _, _, isThere := l.find(e); isThere {
+		rank++
+	}
+	return l.From(rank)
 }
 
 // From yields the elements from the given rank on, with their ranks.
