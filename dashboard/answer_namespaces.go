@@ -18,5 +18,5 @@ func (m *Model) Namespaces(v Viewer, text string, w Window) Page[NamespaceRow] {
 	text = strings.ToLower(text)
 	names := slices.Sorted(maps.Keys(m.namespaces))
 	matches := func(name string) bool { return strings.Contains(name, text) && v.seesNamespace(name) }
-	return pageOf(w, slices.All(names), matches, func(_ int, name string) NamespaceRow { return NamespaceRow{name, m.namespaces[name]} })
+	return pageOf(w, slices.All(names), matches, func(_ int, name string) NamespaceRow { return NamespaceRow{name, m.namespaces[name].objects} })
 }

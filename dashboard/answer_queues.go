@@ -131,18 +131,6 @@ type QueueAnswer struct {
 	History           HistoryAnswer      `json:"history"`
 }
 
-// A LocalQueueAnswer describes a LocalQueue.
-type LocalQueueAnswer struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Stop      string `json:"stop,omitempty"`
-	Pending   int    `json:"pending"`
-	Holding   int    `json:"holding"`
-	// Reason and Message report why it is not active.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-}
-
 // maxLocalQueues is the number of LocalQueues that a QueueAnswer names.
 const maxLocalQueues = 100
 
@@ -185,12 +173,4 @@ func (m *Model) Queue(v Viewer, name string, now time.Time) (QueueAnswer, bool) 
 	})
 	answer.LocalQueues = answer.LocalQueues[:min(len(answer.LocalQueues), maxLocalQueues)]
 	return answer, true
-}
-
-func (q *localQueue) answer(m *Model, v Viewer) LocalQueueAnswer {
-	a := LocalQueueAnswer{Namespace: q.key.Namespace, Name: q.key.Name, Stop: q.stop, Pending: q.pending, Holding: q.holding}
-	if q.inactive != nil {
-		a.Reason, a.Message = q.inactive.Reason, shortened(m.redact(v, q.inactive.Message))
-	}
-	return a
 }

@@ -29,6 +29,8 @@ type WorkloadRow struct {
 	// Position counts the quota Workloads before it in a line of pending ones. It is missing in other lists, and if not all quota Workloads
 	// could be read.
 	Position *int `json:"position,omitempty"`
+	// PositionInLocalQueue counts those before it in its LocalQueue. Only the list of a LocalQueue has it.
+	PositionInLocalQueue *int `json:"positionInLocalQueue,omitempty"`
 	// IsHidden is true if the viewer may not see its namespace. Then all other fields but State are missing.
 	IsHidden  bool      `json:"hidden,omitempty"`
 	State     State     `json:"state"`
@@ -59,17 +61,24 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 		return Page[WorkloadRow]{}, false
 	}
 	from := q.list(f.List)
-	convert := func(rank int, w *workload) WorkloadRow {
-		row := w.row(m, v)
-		row.Message = shortened(row.Message)
+	return m.workloadsIn(v, from, f, w, func(rank int, _ *workload, row *WorkloadRow) {
 		if from == q.pending && !m.isPartial {
 			row.Position = &rank
 		}
+	}), true
+}
+
+// workloadsIn returns a page of a list of quota Workloads. Place adds their positions.
+func (m *Model) workloadsIn(v Viewer, from *ordered.List[*workload], f WorkloadFilter, w Window, place func(rank int, w *workload, row *WorkloadRow)) Page[WorkloadRow] {
+	convert := func(rank int, w *workload) WorkloadRow {
+		row := w.row(m, v)
+		row.Message = shortened(row.Message)
+		place(rank, w, &row)
 		return row
 	}
 	isFiltered := f.Namespace != "" || f.Queue != "" || f.Text != ""
 	if !isFiltered && f.State == "" {
-		return pageOfList(w, from, convert), true
+		return pageOfList(w, from, convert)
 	}
 	f.Text = strings.ToLower(f.Text)
 	matches := func(w *workload) bool {
@@ -80,7 +89,7 @@ func (m *Model) Workloads(v Viewer, clusterQueue string, f WorkloadFilter, w Win
 		return (f.Namespace == "" || w.key.Namespace == f.Namespace) && (f.Queue == "" || w.localQueue.key.Name == f.Queue) &&
 			(f.State == "" || w.state == f.State) && (strings.Contains(w.key.Name, f.Text) || strings.Contains(w.ownerName, f.Text))
 	}
-	return pageOf(w, from.From(0), matches, convert), true
+	return pageOf(w, from.From(0), matches, convert)
 }
 
 // list returns the list of a name: that of pending quota Workloads for an unknown name.

@@ -463,26 +463,43 @@ func TestSearchFindsTheBest(t *testing.T) {
 	}
 }
 
+// Each minute of the last four hours has a sample, and each tenth one of the day before.
 func TestHistory(t *testing.T) {
+	const hours, fine = 30, 240
 	m := dashboard.New()
 	m.Sample(at(0))
 	m.Observe(using(clusterQueue("q", "", "8"), "3", "3"))
-	for minute := 1; minute <= 300; minute++ {
+	for minute := 1; minute <= hours*60; minute++ {
 		m.Sample(at(60 * minute))
 	}
 	m.Observe(using(clusterQueue("q", "", "8"), "5", "5"))
-	answer, _ := m.Queue(dashboard.Viewer{}, "q", at(60*301))
+	now := at(60*hours*60 + 1)
+	answer, _ := m.Queue(dashboard.Viewer{}, "q", now)
 	h := answer.History
-	if len(h.Times) != 241 || len(h.Pending) != 241 || len(h.Used) != 1 || len(h.Used[0].Values) != 241 || h.Times[0] != at(60*61).Unix() {
-		t.Fatalf("%d times from %d, %d pending, %d values", len(h.Times), h.Times[0], len(h.Pending), len(h.Used[0].Values))
+	const count = fine + (24-4)*6 + 2 // also the first one, and now
+	if len(h.Times) != count || len(h.Pending) != count || len(h.Used) != 1 || len(h.Used[0].Values) != count {
+		t.Fatalf("%d times, %d pending, %d values, want %d", len(h.Times), len(h.Pending), len(h.Used[0].Values), count)
 	}
-	if *h.Used[0].Values[0] != 3 || *h.Used[0].Values[240] != 5 {
-		t.Errorf("used %g, then %g", *h.Used[0].Values[0], *h.Used[0].Values[240])
+	if age := now.Unix() - h.Times[0]; age > 24*3600+60 || age < 24*3600-660 {
+		t.Errorf("the first sample is %d seconds old", age)
+	}
+	for i := range h.Times[:count-2] {
+		apart, want := h.Times[i+1]-h.Times[i], int64(600)
+		if now.Unix()-h.Times[i] < 4*3600 {
+			want = 60
+		}
+		if apart != want && now.Unix()-h.Times[i+1] > 4*3600 || apart > want {
+			t.Fatalf("samples %d and %d are %d seconds apart", i, i+1, apart)
+		}
+	}
+	if *h.Used[0].Values[0] != 3 || *h.Used[0].Values[count-1] != 5 {
+		t.Errorf("used %g, then %g", *h.Used[0].Values[0], *h.Used[0].Values[count-1])
 	}
 	m.Observe(clusterQueue("late", "", "1"))
-	m.Sample(at(60 * 302))
-	answer, _ = m.Queue(dashboard.Viewer{}, "late", at(60*303))
-	if values := answer.History.Used[0].Values; len(values) != 241 || values[238] != nil || values[239] == nil {
+	m.Sample(now)
+	answer, _ = m.Queue(dashboard.Viewer{}, "late", now.Add(time.Minute))
+	values := answer.History.Used[0].Values
+	if n := len(values); n != len(answer.History.Times) || values[n-3] != nil || values[n-2] == nil {
 		t.Errorf("%d values of a new ClusterQueue", len(values))
 	}
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,16 +8,20 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// SampleInterval is how often Sample should be called, and maxSamples how many samples are kept: those of four hours.
+// SampleInterval is how often Sample should be called. Each sample is kept for fineSpan, and one in each coarseInterval for historySpan.
 const (
 	SampleInterval = time.Minute
-	maxSamples     = 240
+	fineSpan       = 4 * time.Hour
+	coarseInterval = 10 * time.Minute
+	historySpan    = 24 * time.Hour
 )
 
-// A history has the usage of each ClusterQueue at the last samples. It is in memory only.
+// A history has the usage of each ClusterQueue, and of each accelerator, at the last samples. It is in memory only.
 type history struct {
 	times  []time.Time
 	series map[string]*series
+	// accelerators have a sample for each part of their use.
+	accelerators map[quota.FlavorResource]*acceleratorUse[[]float32]
 }
 
 // A series has the samples of one ClusterQueue, the last of which belong to the last times. Its first samples are missing if it did not exist.
@@ -27,10 +30,12 @@ type series struct {
 	used    map[quota.FlavorResource][]float32
 }
 
-// Sample records the usage of each ClusterQueue.
+// Sample records the usage of each ClusterQueue, and of each accelerator.
 func (m *Model) Sample(now time.Time) {
 	h := &m.history
-	h.times = cutHead(append(h.times, now))
+	h.times = append(h.times, now)
+	keep := h.kept(now)
+	add := func(samples []float32, v float64) []float32 { return thin(append(samples, float32(v)), keep) }
 	for name, q := range m.clusterQueues {
 		if !q.exists {
 			continue
@@ -40,21 +45,55 @@ func (m *Model) Sample(now time.Time) {
 			s = &series{}
 			h.series[name] = s
 		}
-		s.pending = cutHead(append(s.pending, float32(q.waiting)))
+		s.pending = add(s.pending, float64(q.waiting))
 		used := map[quota.FlavorResource][]float32{}
 		for _, l := range m.limitsOf(q) {
-			used[l.FlavorResource] = cutHead(append(s.used[l.FlavorResource], float32(units(l.Resource, q.usageOf(l.FlavorResource).reserved))))
+			used[l.FlavorResource] = add(s.used[l.FlavorResource], units(l.Resource, q.usageOf(l.FlavorResource).reserved))
 		}
 		s.used = used
 	}
+	accelerators := map[quota.FlavorResource]*acceleratorUse[[]float32]{}
+	for fr, use := range m.acceleratorUses() {
+		before := h.accelerators[fr]
+		if before == nil {
+			before = &acceleratorUse[[]float32]{}
+		}
+		after := &acceleratorUse[[]float32]{}
+		for i := range use {
+			after[i] = add(before[i], use[i])
+		}
+		accelerators[fr] = after
+	}
+	h.accelerators = accelerators
+	h.times = thin(h.times, keep)
 }
 
-// cutHead drops the oldest samples.
-func cutHead[T any](all []T) []T {
-	if len(all) > maxSamples {
-		return slices.Clone(all[len(all)-maxSamples:])
+// kept reports which of the samples are still kept.
+func (h *history) kept(now time.Time) []bool {
+	keep := make([]bool, len(h.times))
+	var last time.Time
+	for i, t := range h.times {
+		switch age := now.Sub(t); {
+		case age < fineSpan:
+			keep[i] = true
+		case age <= historySpan && t.Sub(last) >= coarseInterval:
+			keep[i], last = true, t
+		}
 	}
-	return all
+	return keep
+}
+
+// thin removes samples that are not kept. The last of the samples belong to the last of keep.
+func thin[T any](samples []T, keep []bool) []T {
+	keep = keep[len(keep)-len(samples):]
+	n := 0
+	for i, s := range samples {
+		if keep[i] {
+			samples[n] = s
+			n++
+		}
+	}
+	return samples[:n]
 }
 
 // A HistoryAnswer is the past usage of a ClusterQueue, up to now. A value is null before the ClusterQueue was first observed.

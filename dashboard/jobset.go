@@ -55,6 +55,8 @@ type jobSet struct {
 	attention attention
 	since     time.Time
 	owner     *owner
+	// start is the expected start of the first waiting stage, or zero.
+	start change
 }
 
 func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
@@ -66,6 +68,7 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 	}
 	if js != nil {
 		m.jobSets.Remove(js) // its place may change
+		m.changes.Remove(js.start)
 		m.jobSetTotals.states[js.state]--
 	} else {
 		js = &jobSet{key: key, uid: object.UID, owner: m.owner(ownerKey{object.Namespace, object.UID})}
@@ -78,6 +81,9 @@ func (m *Model) observeJobSet(object *jobsetapi.JobSet) {
 	js.owner.expected = expectedStartOf(object)
 	js.adopt(object)
 	m.jobSets.Insert(js)
+	if js.start = startChangeOf(js); js.start.at != 0 {
+		m.changes.Insert(js.start)
+	}
 	m.jobSetTotals.states[js.state]++
 }
 
@@ -100,6 +106,7 @@ func (m *Model) forgetJobSet(key types.NamespacedName) {
 	}
 	delete(m.jobSetsByKey, key)
 	m.jobSets.Remove(js)
+	m.changes.Remove(js.start)
 	m.count(key.Namespace, -1)
 	o := js.owner
 	m.jobSetTotals.states[js.state]--

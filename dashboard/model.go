@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quota"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/dashboard/internal/ordered"
 )
@@ -23,8 +25,11 @@ type Model struct {
 	jobSetsByKey  map[types.NamespacedName]*jobSet
 	// jobSetTotals are those of all JobSets: a page of their list visits no others.
 	jobSetTotals totals
-	// namespaces counts the JobSets and quota Workloads of each namespace.
-	namespaces map[string]int
+	// waiting has all pending quota Workloads, those first that wait longest, and changes what is known to change next, in the order of time.
+	waiting *ordered.List[*workload]
+	changes *ordered.List[change]
+	// namespaces are those with JobSets or quota Workloads.
+	namespaces map[string]*namespace
 	// queueNamespaces counts the LocalQueues of each namespace.
 	queueNamespaces map[string]int
 	tree            *tree
@@ -39,7 +44,8 @@ func New() *Model {
 	return &Model{
 		clusterQueues: map[string]*clusterQueue{}, cohorts: map[string]*cohort{}, localQueues: map[types.NamespacedName]*localQueue{},
 		workloads: map[types.NamespacedName]*workload{}, owners: map[ownerKey]*owner{},
-		jobSets: ordered.New(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, jobSetTotals: newTotals(), namespaces: map[string]int{}, queueNamespaces: map[string]int{},
+		jobSets: ordered.New(compareJobSets), jobSetsByKey: map[types.NamespacedName]*jobSet{}, jobSetTotals: newTotals(),
+		waiting: ordered.New(compareWaiting), changes: ordered.New(change.compare), namespaces: map[string]*namespace{}, queueNamespaces: map[string]int{},
 		history: history{series: map[string]*series{}},
 	}
 }
@@ -133,10 +139,23 @@ func (m *Model) Retain(kind metav1.Object, namespace string, isCurrent func(key 
 	}
 }
 
+// A namespace has JobSets or quota Workloads.
+type namespace struct {
+	// objects is how many it has.
+	objects int
+	// held is what the quota Workloads hold, and idle the part of those whose pods are not all ready.
+	held, idle map[corev1.ResourceName]quota.Amount
+}
+
 // count changes the number of objects of a namespace.
-func (m *Model) count(namespace string, more int) {
-	if m.namespaces[namespace] += more; m.namespaces[namespace] == 0 {
-		delete(m.namespaces, namespace)
+func (m *Model) count(name string, more int) {
+	n := m.namespaces[name]
+	if n == nil {
+		n = &namespace{held: map[corev1.ResourceName]quota.Amount{}, idle: map[corev1.ResourceName]quota.Amount{}}
+		m.namespaces[name] = n
+	}
+	if n.objects += more; n.objects == 0 {
+		delete(m.namespaces, name)
 	}
 }
 

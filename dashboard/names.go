@@ -11,7 +11,7 @@ func (m *Model) HasJobSet(key types.NamespacedName) bool { return m.jobSetsByKey
 
 // HasNamespace reports whether a namespace has observed objects.
 func (m *Model) HasNamespace(name string) bool {
-	return m.namespaces[name] > 0 || m.queueNamespaces[name] > 0
+	return m.namespaces[name] != nil || m.queueNamespaces[name] > 0
 }
 
 // WorkloadsOf returns the names of the quota Workloads of a JobSet in its namespace, in the order of their names.

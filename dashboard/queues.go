@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -53,17 +54,41 @@ type localQueue struct {
 	stop         string
 	inactive     *metav1.Condition
 	members      map[*workload]struct{}
-	// pending and holding count members.
-	pending, holding int
+
+	// pending and holders have the members that have not finished. The first is in the order of admission.
+	pending, holders *ordered.List[*workload]
+	// held is the sum of what the holders hold.
+	held map[corev1.ResourceName]quota.Amount
 }
 
-// count changes the number of members like one.
-func (q *localQueue) count(w *workload, more int) {
+// enlist adds a member to its list.
+func (q *localQueue) enlist(w *workload) {
 	switch {
 	case w.state == Pending:
-		q.pending += more
+		q.pending.Insert(w)
 	case w.holdsQuota:
-		q.holding += more
+		q.holders.Insert(w)
+		addCharges(q.held, w, 1)
+	}
+}
+
+// unlist is the opposite of enlist.
+func (q *localQueue) unlist(w *workload) {
+	switch {
+	case w.state == Pending:
+		q.pending.Remove(w)
+	case w.holdsQuota:
+		q.holders.Remove(w)
+		addCharges(q.held, w, -1)
+	}
+}
+
+// addCharges adds the charge of a quota Workload to a sum, or subtracts it if sign is -1.
+func addCharges(sums map[corev1.ResourceName]quota.Amount, w *workload, sign quota.Amount) {
+	for _, c := range w.held {
+		if sums[c.Resource] = sums[c.Resource].Plus(sign * c.amount); sums[c.Resource] == 0 {
+			delete(sums, c.Resource)
+		}
 	}
 }
 
@@ -185,7 +210,10 @@ func (m *Model) observeCohort(object *kueue.Cohort) {
 func (m *Model) localQueue(key types.NamespacedName) *localQueue {
 	q := m.localQueues[key]
 	if q == nil {
-		q = &localQueue{key: key, members: map[*workload]struct{}{}}
+		q = &localQueue{
+			key: key, members: map[*workload]struct{}{}, pending: ordered.New(comparePending), holders: ordered.New(compareWorkloads),
+			held: map[corev1.ResourceName]quota.Amount{},
+		}
 		m.localQueues[key] = q
 		m.queueNamespaces[key.Namespace]++
 		q.move(m, "")

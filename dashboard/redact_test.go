@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -126,6 +127,15 @@ func (p *population) answers(v dashboard.Viewer) map[string]any {
 		all["jobsets "+name] = []any{
 			m.JobSets(v, dashboard.JobSetFilter{Text: name}, dashboard.Window{}), m.JobSets(v, dashboard.JobSetFilter{Namespace: name}, dashboard.Window{}),
 		}
+		all["localqueues "+name] = []any{
+			m.LocalQueues(v, dashboard.LocalQueueFilter{Text: name}, dashboard.Window{}), m.LocalQueues(v, dashboard.LocalQueueFilter{Namespace: name}, dashboard.Window{}),
+		}
+		for _, list := range []string{dashboard.ListPending, dashboard.ListHolding} {
+			key := types.NamespacedName{Namespace: name, Name: "lq"}
+			one, isSeen := m.LocalQueue(v, key)
+			line, _ := m.LocalQueueWorkloads(v, key, dashboard.WorkloadFilter{List: list}, dashboard.Window{})
+			all["localqueue "+list+name] = []any{one, line, isSeen}
+		}
 		all["queues "+name] = []any{
 			m.Queues(v, dashboard.QueueFilter{Text: name}, dashboard.Window{}), m.Queues(v, dashboard.QueueFilter{Namespace: name}, dashboard.Window{}),
 		}
@@ -139,6 +149,9 @@ func (p *population) answers(v dashboard.Viewer) map[string]any {
 	}
 	for _, queue := range []string{"qa", "qb"} {
 		all[queue], _ = m.Queue(v, queue, start)
+	}
+	if overview, isSeen := m.Overview(v, start); isSeen {
+		all["overview"] = overview
 	}
 	for _, objects := range p.jobSets {
 		if v.SeesJobSets(objects.JobSet.Namespace) {
@@ -190,6 +203,16 @@ func TestNoAnswerNamesWhatIsHidden(t *testing.T) {
 			got, _ := p.model.Queue(v, queue, start)
 			if fmt.Sprint(full.States) != fmt.Sprint(got.States) || len(full.LocalQueues) != len(got.LocalQueues)+got.HiddenLocalQueues {
 				t.Errorf("the counts of %s: %v and %d hidden, want %v", queue, got.States, got.HiddenLocalQueues, full.States)
+			}
+		}
+		v.ClusterQueue = nil // then the overview is shown
+		text, err = json.Marshal(p.answers(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tenants {
+			if named := strings.Count(withoutKeys(string(text)), tenant(i)); !sees[i] && named > 0 {
+				t.Errorf("namespace %s is named %d times to a reader of all ClusterQueues", tenant(i), named)
 			}
 		}
 		if got := p.model.JobSets(v, dashboard.JobSetFilter{}, dashboard.Window{}); got.Total+got.Hidden != tenants {
@@ -260,6 +283,15 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	if got := m.Search(dashboard.Viewer{ClusterQueue: none}, "lq"); len(got) != 1 || got[0].ClusterQueue != "" {
 		t.Errorf("found %v", got)
+	}
+	if _, isSeen := m.Overview(dashboard.Viewer{ClusterQueue: func(string) bool { return true }}, start); isSeen {
+		t.Error("the overview is shown to a viewer who may not read all ClusterQueues")
+	}
+	if got := m.LocalQueues(dashboard.Viewer{ClusterQueue: none}, dashboard.LocalQueueFilter{}, dashboard.Window{}).Items; len(got) != 1 || got[0].ClusterQueue != "" {
+		t.Errorf("LocalQueues %+v", got)
+	}
+	if got := m.LocalQueues(dashboard.Viewer{ClusterQueue: none}, dashboard.LocalQueueFilter{ClusterQueue: "q"}, dashboard.Window{}); got.Total != 0 {
+		t.Errorf("a filter finds %d LocalQueues", got.Total)
 	}
 	v := dashboard.Viewer{ClusterQueue: none}
 	objects := &dashboard.JobSetObjects{JobSet: jobSet("mine", "js", "train"), Workloads: []*kueue.Workload{stageWorkload(jobSet("mine", "js"), "train")}}

@@ -76,6 +76,8 @@ type workload struct {
 	held       []charge
 	requests   []Amount
 	home       string
+	// next is what is known to change next: it ends, or is preempted. It is zero if nothing is.
+	next change
 
 	// Derived: the list that has it, and its position there.
 	in       *ordered.List[*workload]
@@ -247,8 +249,9 @@ func (m *Model) enlist(w *workload) {
 		w.in = q.others
 	}
 	w.in.Insert(w)
-	w.localQueue.count(w, 1)
+	w.localQueue.enlist(w)
 	q.charge(w, 1)
+	m.enlistForOverview(w)
 	m.tree = nil
 }
 
@@ -258,7 +261,8 @@ func (m *Model) unlist(w *workload) {
 	}
 	w.in.Remove(w)
 	w.in = nil
-	w.localQueue.count(w, -1)
+	w.localQueue.unlist(w)
+	m.unlistForOverview(w)
 	q := m.clusterQueues[w.home]
 	q.counts[w.state]--
 	q.charge(w, -1)
@@ -334,6 +338,7 @@ func (w *workload) adopt(object *kueue.Workload) {
 	w.requests = requestsOf(object)
 	status := statusOf(object)
 	w.state, w.since, w.reason, w.message = status.state, status.since, status.reason, status.message
+	w.next = nextOf(w, object)
 }
 
 // losesPlace reports whether an eviction moves a JobSet behind those that came before it, with the default configuration of the manager.

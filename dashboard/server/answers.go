@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -25,13 +26,18 @@ const maxText = 253
 // An aboutAnswer is an About with what the viewer may select.
 type aboutAnswer struct {
 	About
+	// Overview is true if the viewer may see what sums up all ClusterQueues, and there are any.
+	Overview     bool                    `json:"overview,omitempty"`
 	States       []dashboard.State       `json:"states"`
 	JobSetStates []dashboard.JobSetState `json:"jobSetStates"`
 }
 
 func (s *server) about(r *http.Request, session *access.Session) (answerer, error) {
 	return func(v dashboard.Viewer) (any, error) {
-		answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates()}
+		answer := aboutAnswer{About: s.About(), States: dashboard.States(), JobSetStates: dashboard.JobSetStates(), Overview: v.SeesOverview()}
+		if answer.Overview && answer.IsSynced {
+			s.Store.Use(func(m *dashboard.Model) { answer.Overview = m.HasClusterQueues() })
+		}
 		if session != nil {
 			// To look at all namespaces counts those of which the rights are not read yet.
 			s.Store.Use(func(m *dashboard.Model) { m.Namespaces(v, "", dashboard.Window{}) })
@@ -53,6 +59,59 @@ func (s *server) namespaces(r *http.Request, _ *access.Session) (answerer, error
 	text, window := q.text("text"), q.window()
 	return func(v dashboard.Viewer) (answer any, err error) {
 		s.Store.Use(func(m *dashboard.Model) { answer = m.Namespaces(v, text, window) })
+		return answer, nil
+	}, q.end()
+}
+
+func (s *server) overview(*http.Request, *access.Session) (answerer, error) {
+	return func(v dashboard.Viewer) (any, error) {
+		var answer dashboard.OverviewAnswer
+		isAllowed := false
+		s.Store.Use(func(m *dashboard.Model) { answer, isAllowed = m.Overview(v, s.now()) })
+		if !isAllowed {
+			return nil, forbidden{errors.New("the overview sums up all ClusterQueues, which you may not read: " +
+				"ask for the right to get clusterqueues.kueue.x-k8s.io, as the ClusterRole tranche-dashboard-viewer grants it")}
+		}
+		return answer, nil
+	}, nil
+}
+
+func (s *server) localQueues(r *http.Request, _ *access.Session) (answerer, error) {
+	q := parametersOf(r)
+	filter := dashboard.LocalQueueFilter{Namespace: q.text("namespace"), ClusterQueue: q.text("clusterQueue"), Text: q.text("text")}
+	window := q.window()
+	return func(v dashboard.Viewer) (answer any, err error) {
+		s.Store.Use(func(m *dashboard.Model) { answer = m.LocalQueues(v, filter, window) })
+		return answer, nil
+	}, q.end()
+}
+
+func (s *server) localQueue(r *http.Request, _ *access.Session) (answerer, error) {
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	return func(v dashboard.Viewer) (answer any, err error) {
+		isThere := false
+		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.LocalQueue(v, key) })
+		if !isThere {
+			return nil, apierrors.NewNotFound(kueue.Resource("localqueues"), key.Name)
+		}
+		return answer, nil
+	}, nil
+}
+
+func (s *server) localQueueWorkloads(r *http.Request, _ *access.Session) (answerer, error) {
+	q := parametersOf(r)
+	filter := dashboard.WorkloadFilter{
+		List: q.oneOf("list", []string{dashboard.ListPending, dashboard.ListHolding}), Text: q.text("text"),
+		State: dashboard.State(q.oneOf("state", texts(dashboard.States()))),
+	}
+	window := q.window()
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	return func(v dashboard.Viewer) (answer any, err error) {
+		isThere := false
+		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.LocalQueueWorkloads(v, key, filter, window) })
+		if !isThere {
+			return nil, apierrors.NewNotFound(kueue.Resource("localqueues"), key.Name)
+		}
 		return answer, nil
 	}, q.end()
 }

@@ -84,6 +84,10 @@ func New(config *Config) http.Handler {
 	api.HandleFunc("GET /api/v1/queues", s.answer(s.queues))
 	api.HandleFunc("GET /api/v1/queues/{queue}", s.answer(s.queue))
 	api.HandleFunc("GET /api/v1/queues/{queue}/workloads", s.answer(s.workloads))
+	api.HandleFunc("GET /api/v1/overview", s.answer(s.overview))
+	api.HandleFunc("GET /api/v1/localqueues", s.answer(s.localQueues))
+	api.HandleFunc("GET /api/v1/localqueues/{namespace}/{name}", s.answer(s.localQueue))
+	api.HandleFunc("GET /api/v1/localqueues/{namespace}/{name}/workloads", s.answer(s.localQueueWorkloads))
 	api.HandleFunc("GET /api/v1/jobsets", s.answer(s.jobSets))
 	api.HandleFunc("GET /api/v1/jobsets/{namespace}/{name}", s.answer(s.jobSet))
 	api.HandleFunc("GET /api/v1/search", s.answer(s.search))
@@ -193,7 +197,7 @@ func (s *server) compute(r *http.Request, prepare func(*http.Request, *access.Se
 	}
 }
 
-// A badRequest is an error in the parameters of a request, notServed one in its path, and a forbidden one in its headers.
+// A badRequest is an error in the parameters of a request, notServed one in its path, and a forbidden one in its headers or the rights of its sender.
 type (
 	badRequest struct{ error }
 	notServed  struct{ error }

@@ -127,7 +127,7 @@ func TestWithoutToken(t *testing.T) {
 	s := startSite(t, teamStore())
 	for _, path := range []string{
 		"/app.js", "/index.html", "/api/v1/about", "/api/v1/namespaces", "/api/v1/queues", "/api/v1/queues/q", "/api/v1/queues/q/workloads", "/api/v1/jobsets",
-		"/api/v1/jobsets/team/team-js", "/api/v1/search?text=q", "/api/v1/events", "/api/none", "/healthz", "/metrics", "/debug/pprof/",
+		"/api/v1/jobsets/team/team-js", "/api/v1/search?text=q", "/api/v1/overview", "/api/v1/localqueues", "/api/v1/localqueues/team/lq", "/api/v1/events", "/api/none", "/healthz", "/metrics", "/debug/pprof/",
 	} {
 		for _, token := range []string{"", "wrong"} {
 			r, body := s.do(t, http.MethodGet, path, token, nil)
@@ -147,6 +147,32 @@ func TestWithoutToken(t *testing.T) {
 	for path, want := range map[string]int{"/api/v1/about": http.StatusMethodNotAllowed, "/": http.StatusMethodNotAllowed} {
 		if r, _ := s.do(t, http.MethodPost, path, "root", nil); r.StatusCode != want {
 			t.Errorf("POST %s: %s", path, r.Status)
+		}
+	}
+}
+
+// The overview is for users who may read all ClusterQueues, and a LocalQueue for those of its namespace.
+func TestOverviewNeedsRights(t *testing.T) {
+	s := startSite(t, teamStore())
+	for _, want := range []struct {
+		token, path string
+		status      int
+		part        string
+	}{
+		{"root", "about", http.StatusOK, `"overview":true`},
+		{"root", "overview", http.StatusOK, `"accelerators":[]`},
+		{"ada", "about", http.StatusOK, `"user":"ada"`},
+		{"ada", "overview", http.StatusForbidden, "get clusterqueues.kueue.x-k8s.io, as the ClusterRole tranche-dashboard-viewer grants it"},
+		{"ada", "localqueues", http.StatusOK, `"total":1,"offset":0,"items":[{"namespace":"team","name":"lq","pending":1`},
+		{"ada", "localqueues/team/lq", http.StatusOK, `"name":"lq"`},
+		{"ada", "localqueues/team/lq/workloads", http.StatusOK, `"positionInLocalQueue":0`},
+		{"eve", "localqueues", http.StatusOK, `"items":[]`},
+		{"eve", "localqueues/team/lq", http.StatusNotFound, "not found"},
+		{"eve", "localqueues/team/lq/workloads", http.StatusNotFound, "not found"},
+	} {
+		r, body := s.do(t, http.MethodGet, "/api/v1/"+want.path, want.token, nil)
+		if r.StatusCode != want.status || !strings.Contains(body, want.part) || want.token != "root" && strings.Contains(body, `"overview"`) {
+			t.Errorf("%s of %s: %s %s", want.path, want.token, r.Status, body)
 		}
 	}
 }
