@@ -72,9 +72,15 @@ export function startText(start) {
   const isOverdue = both.every(([, time]) => new Date(time) < present());
   return {
     text: both.map(([word, time]) => `${word} ${minute(time)}`).join(", ") + (isOverdue ? ", overdue" : ""),
-    title: both.map(([word, time]) => `${word} ${time}`).join(", ") + (start.by ? "; by: if all stages run to their limits" : ""),
+    title: both.map(([word, time]) => `${word} ${clock(time)}`).join(", ") + (start.by ? "; by: if all stages run to their limits" : ""),
   };
 }
+
+// localTimes returns a text with its times in the time zone of the browser.
+export const localTimes = (text) => (text || "").replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, clock);
+
+// listed returns a message as a list shows it: without UIDs, which name no object to its reader.
+export const listed = (text) => localTimes(text).replace(/ \((Job)?UID: [^)]*\)/g, "");
 
 export const amounts = (list) => (list || []).map((a) => `${a.amount} ${a.resource}${a.flavor ? " of " + a.flavor : ""}`).join(", ");
 

@@ -1,6 +1,6 @@
 // One JobSet: its stages over time, and why they wait.
 import { useAnswer } from "./api.js";
-import { amounts, clock, duration, plural, startText } from "./format.js";
+import { amounts, clock, duration, localTimes, plural, startText } from "./format.js";
 import { Age, Answered, Scroll, State } from "./parts.jsx";
 import { queueLink, to } from "./route.js";
 
@@ -26,7 +26,7 @@ function Details({ js }) {
         {js.clusterQueue && <> of ClusterQueue <a href={queueLink(js.clusterQueue)}>{js.clusterQueue}</a></>}
         {js.restarts > 0 && `, ${js.restarts} restarts`}
       </p>
-      {js.message && <p class="message"><b>{js.reason}</b> {js.message}</p>}
+      {js.message && <p class="message"><b>{js.reason}</b> {localTimes(js.message)}</p>}
       {js.problem && <p class="problem">{js.problem}</p>}
       {js.gap && <p class="quiet">{js.gap}</p>}
       {js.withoutSets && <p class="quiet">What would let it in is not shown: {js.withoutSets}</p>}
@@ -139,7 +139,7 @@ function Stage({ stage, number, of }) {
         {stage.after && <>, starts after {stage.after.map((c) => `${c.stage} is ${c.status}`).join(" and ")}</>}
         {jobs && `; Jobs: ${jobs}`}
       </p>
-      {stage.state && stage.state !== "Finished" && stage.message && <p class="message"><b>{stage.reason}</b> {stage.message}</p>}
+      {stage.state && stage.state !== "Finished" && stage.message && <p class="message"><b>{stage.reason}</b> {localTimes(stage.message)}</p>}
       <dl>
         <Fact name="Quota Workload" value={stage.workload} />
         <Fact name="ClusterQueue" value={stage.clusterQueue && <a href={queueLink(stage.clusterQueue)}>{stage.clusterQueue}</a>} />

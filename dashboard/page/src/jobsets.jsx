@@ -2,7 +2,7 @@
 import { useRef } from "preact/hooks";
 import { query, useAnswer } from "./api.js";
 import { amounts } from "./format.js";
-import { Age, Answered, Choice, Filter, Nothing, Pager, Scroll, Start, State } from "./parts.jsx";
+import { Age, Answered, Choice, Filter, Message, Nothing, Pager, Scroll, Start, State } from "./parts.jsx";
 import { jobSetLink, queueLink, select, to } from "./route.js";
 
 const limit = 50;
@@ -32,6 +32,7 @@ export function JobSets({ parameters, tick, states }) {
         <Filter label="LocalQueue" name="queue" value={parameters.queue} />
         <Filter label="ClusterQueue" name="clusterQueue" value={parameters.clusterQueue} />
         <Choice label="State" name="state" value={parameters.state} options={states || []} />
+        <Order sort={sort} />
       </form>
       <Answered answer={{ data, ...answer }}>
         {(page) => (
@@ -63,6 +64,19 @@ function Totals({ page }) {
   return states.length > 0 && <p id="totals">{states.join(", ")}{page.held && `; they hold ${amounts(page.held)}`}</p>;
 }
 
+// Order sorts the list where there is no header: in a narrow window.
+function Order({ sort }) {
+  return (
+    <label class="order">
+      Sort by{" "}
+      <select value={sort || ""} onChange={(e) => select({ sort: e.currentTarget.value })}>
+        <option value="">what needs attention first</option>
+        {columns.flatMap(([name, label]) => [<option key={name} value={name}>{label}, ascending</option>, <option key={"-" + name} value={"-" + name}>{label}, descending</option>])}
+      </select>
+    </label>
+  );
+}
+
 // Sorted is the header of a column by which a click sorts the list. A second click reverses the order.
 function Sorted({ name, label, sort, number, largest }) {
   const first = (largest ? "-" : "") + name;
@@ -89,7 +103,7 @@ function Row({ js }) {
       <td data-label="holds">{amounts(js.held)}</td>
       <td data-label="asks for">{js.asks && <>{amounts(js.asks)} <span class="quiet">for <Age time={js.waitingSince} /></span></>}</td>
       <td data-label="expected start">{js.state === "Waiting" && <Start start={js.expectedStart} />}</td>
-      <td class="message"><b>{js.reason}</b> {js.message}</td>
+      <td class="message"><Message row={js} /></td>
     </tr>
   );
 }

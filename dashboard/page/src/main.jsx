@@ -6,6 +6,8 @@ import { query, signOut, useAnswer, useChanges } from "./api.js";
 import { clock, showAsOf } from "./format.js";
 import { JobSet } from "./jobset.jsx";
 import { JobSets } from "./jobsets.jsx";
+import { LocalQueue, LocalQueues } from "./localqueues.jsx";
+import { Overview } from "./overview.jsx";
 import { Answered } from "./parts.jsx";
 import { Queue } from "./queue.jsx";
 import { Queues } from "./queues.jsx";
@@ -13,6 +15,7 @@ import { replace, to, useRoute } from "./route.js";
 import { Search } from "./search.jsx";
 
 const themes = ["system", "light", "dark"];
+const views = { overview: "Overview", queues: "Queues", localqueues: "LocalQueues", jobsets: "JobSets" };
 
 function useTheme() {
   const [theme, setTheme] = useState(localStorage.getItem("theme") || "system");
@@ -23,15 +26,15 @@ function useTheme() {
   return [theme, setTheme];
 }
 
-// Home shows the queues, or the JobSets to a user who may read no ClusterQueue.
+// Home shows the overview, or the queues to a user who may not read all ClusterQueues, or the JobSets to one who may read none.
 function Home({ tick, about }) {
   const answer = useAnswer("queues" + query({ limit: 1 }), tick);
   const isEmpty = answer.data && answer.data.total === 0;
   useEffect(() => {
-    if (answer.data && (!isEmpty || about.synced)) {
-      replace([isEmpty ? "jobsets" : "queues"]);
+    if (answer.data && (isEmpty ? about.synced : about.version)) {
+      replace([isEmpty ? "jobsets" : about.overview ? "overview" : "queues"]);
     }
-  }, [answer.data, about.synced]);
+  }, [answer.data, about.synced, about.version]);
   return <Answered answer={{ error: answer.error }} />;
 }
 
@@ -39,6 +42,15 @@ function View({ route, tick, about, theme }) {
   const [kind, first, second] = route.parts;
   if (kind === undefined) {
     return <Home tick={tick} about={about} />;
+  }
+  if (kind === "overview") {
+    return <Overview tick={tick} theme={theme} />;
+  }
+  if (kind === "localqueues" && first === undefined) {
+    return <LocalQueues parameters={route.parameters} tick={tick} />;
+  }
+  if (kind === "localqueues" && second !== undefined) {
+    return <LocalQueue key={first + "/" + second} namespace={first} name={second} parameters={route.parameters} tick={tick} />;
   }
   if (kind === "queues" && first === undefined) {
     return <Queues parameters={route.parameters} tick={tick} />;
@@ -123,7 +135,7 @@ function App() {
   const answer = useAnswer("about", tick);
   const about = answer.data || {};
   showAsOf(about.takenAt);
-  const [kind = "queues", ...names] = route.parts;
+  const [kind, ...names] = route.parts;
   const place = route.parts.join("/");
   const shown = useRef(place);
   // Another view begins at its top, for readers, keys and screen readers. Home is none: it is replaced at once.
@@ -136,7 +148,7 @@ function App() {
     }
   }, [place]);
   useEffect(() => {
-    document.title = [...names, kind === "jobsets" ? "JobSets" : "Queues", "Tranche"].join(" · ");
+    document.title = [...names, views[kind], "Tranche"].filter(Boolean).join(" · ");
   }, [route]);
   return (
     <>
@@ -144,8 +156,9 @@ function App() {
       <header>
         <strong>Tranche</strong>
         <nav aria-label="Views">
-          <a href={to(["queues"])} aria-current={kind === "queues" ? "page" : undefined}>Queues</a>
-          <a href={to(["jobsets"])} aria-current={kind === "jobsets" ? "page" : undefined}>JobSets</a>
+          {Object.entries(views).filter(([name]) => name !== "overview" || about.overview).map(([name, title]) => (
+            <a key={name} href={to([name])} aria-current={kind === name ? "page" : undefined}>{title}</a>
+          ))}
         </nav>
         <Search />
         <span id="live" role="status" class={!live || about.stale || about.withoutLeader ? "stale" : about.takenAt ? "quiet" : "live"}>{state(live, about)}</span>

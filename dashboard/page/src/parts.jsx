@@ -1,7 +1,7 @@
 // Parts that several views have in common.
 import { useEffect, useState } from "preact/hooks";
-import { ago, amount, clock, plural, startText } from "./format.js";
-import { select, to, turn } from "./route.js";
+import { ago, amount, clock, listed, plural, startText } from "./format.js";
+import { jobSetLink, select, to, turn } from "./route.js";
 
 // Answered shows what f returns for the data of an answer, or why there is none.
 export function Answered({ answer, children }) {
@@ -84,8 +84,23 @@ export function State({ state, reason }) {
   return <span class={"state state-" + (hasNotice ? "notice" : state.toLowerCase())}>{state}{hasNotice && ", has notice"}</span>;
 }
 
+// Message has the reason and the message of a row.
+export function Message({ row }) {
+  return <><b>{row.reason}</b> {listed(row.message)}</>;
+}
+
+// Owner names what a quota Workload is of.
+export function Owner({ w }) {
+  return (
+    <>
+      {w.ownerKind === "JobSet" ? <a href={jobSetLink(w.namespace, w.owner)}>{w.namespace}/{w.owner}</a> : <span>{w.namespace}/{w.owner || w.name}</span>}
+      {w.stage && <span class="quiet"> stage {w.stage}</span>}
+    </>
+  );
+}
+
 // part returns a width in percent.
-const part = (value, whole) => ({ width: `${whole > 0 ? Math.min(100, (100 * value) / whole) : 0}%` });
+export const part = (value, whole) => ({ width: `${whole > 0 ? Math.min(100, (100 * value) / whole) : 0}%` });
 
 // Bars shows the quota of each flavor and resource.
 export function Bars({ bars }) {

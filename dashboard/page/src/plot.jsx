@@ -31,17 +31,21 @@ function options(times, series, resource, width) {
     ],
     // Without a pointer the legend has the last values.
     series: [{ label: "Time", value: (_, t) => (t === null ? "now" : clock(t * 1000)) }, ...series.map((s, i) => ({
-      label: s.label, stroke: color(strokes[i % strokes.length]), width: 2, points: { show: s.values.length < 3 },
-      value: (_, v, __, index) => amount(resource, index === null ? s.values[s.values.length - 1] : v),
+      label: s.label, stroke: color(s.color || strokes[i % strokes.length]), fill: s.color && color(s.color), width: s.color ? 1 : 2, points: { show: s.values.length < 3 },
+      value: (_, v, __, index) => amount(resource, s.values[index === null ? s.values.length - 1 : index]),
     }))],
   };
 }
 
-export function Plot({ title, resource, times, series, theme }) {
+// stacked returns what the series of a stack reach up to, the first of which is on top.
+const stacked = (series) => series.map((s, i) => s.values.map((v, k) => (v === null ? null : series.slice(i).reduce((sum, other) => sum + other.values[k], 0))));
+
+// Plot draws series as lines, or in a stack as areas of their colors.
+export function Plot({ title, resource, times, series, theme, isStacked }) {
   const place = useRef(null);
   useEffect(() => {
     const node = place.current;
-    const plot = new uPlot(options(times, series, resource, node.clientWidth), [times, ...series.map((s) => s.values)], node);
+    const plot = new uPlot(options(times, series, resource, node.clientWidth), [times, ...(isStacked ? stacked(series) : series.map((s) => s.values))], node);
     const resized = new ResizeObserver(() => plot.setSize({ width: node.clientWidth, height: 160 }));
     resized.observe(node);
     return () => {

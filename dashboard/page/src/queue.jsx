@@ -1,9 +1,9 @@
 // One ClusterQueue: its quota, its line, and its past usage.
 import { query, useAnswer } from "./api.js";
 import { amounts, plural } from "./format.js";
-import { Age, Answered, Bars, Choice, Filter, Legend, Nothing, Pager, Scroll, Start, State } from "./parts.jsx";
+import { Age, Answered, Bars, Choice, Filter, Legend, Message, Nothing, Owner, Pager, Scroll, Start, State } from "./parts.jsx";
 import { Plot } from "./plot.jsx";
-import { jobSetLink, to } from "./route.js";
+import { localQueueLink, to } from "./route.js";
 
 const limit = 50;
 const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["other", "Not in the queue"], ["usage", "Usage"]];
@@ -26,7 +26,7 @@ export function Queue({ name, parameters, tick, theme }) {
           ))}
         </h2>
         {list === "usage" ? answer.data && <Usage queue={answer.data} theme={theme} /> : (
-          <Workloads name={name} list={list} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />
+          <Workloads parts={["queues", name]} list={list} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />
         )}
       </section>
     </>
@@ -57,7 +57,7 @@ function Usage({ queue, theme }) {
   }
   return (
     <>
-      <p class="quiet">The last four hours, sampled once a minute since this dashboard was started.</p>
+      <p class="quiet">The last day, since this dashboard was started: each minute of the last four hours, and each tenth one before.</p>
       <div class="plots">
         {[...byResource].map(([resource, used]) => (
           <Plot key={resource} title={`${resource} used`} resource={resource} times={queue.history.times} theme={theme}
@@ -77,13 +77,13 @@ function LocalQueues({ queue }) {
     <details>
       <summary>{plural(queue.localQueues.length, "LocalQueue")}{queue.hiddenLocalQueues ? ` and ${queue.hiddenLocalQueues} in namespaces that you may not read` : ""}</summary>
       <table>
-        <thead><tr><th scope="col">Namespace</th><th scope="col">Name</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Holding quota</th><th scope="col">Status</th></tr></thead>
+        <thead><tr><th scope="col">Namespace</th><th scope="col">Name</th><th scope="col" class="number">Pending</th><th scope="col" class="number">Holding quota</th><th scope="col">Holds</th><th scope="col">Status</th></tr></thead>
         <tbody>
           {queue.localQueues.map((q) => (
             <tr key={q.namespace + "/" + q.name}>
               <td>{q.namespace}</td>
-              <td><a href={to(["queues", queue.name], { namespace: q.namespace, queue: q.name })}>{q.name}</a></td>
-              <td class="number">{q.pending}</td><td class="number">{q.holding}</td>
+              <td><a href={localQueueLink(q.namespace, q.name)}>{q.name}</a></td>
+              <td class="number">{q.pending}</td><td class="number">{q.holding}</td><td>{amounts(q.held)}</td>
               <td>{q.stop && `stopped: ${q.stop} `}{q.reason && ` ${q.reason}: ${q.message}`}</td>
             </tr>
           ))}
@@ -93,14 +93,16 @@ function LocalQueues({ queue }) {
   );
 }
 
-function Workloads({ name, list, parameters, tick, order }) {
-  const answer = useAnswer(`queues/${encodeURIComponent(name)}/workloads` + query({ ...parameters, limit }), tick);
+// Workloads is a list of quota Workloads of a ClusterQueue, or of a LocalQueue.
+export function Workloads({ parts, list, parameters, tick, order }) {
+  const answer = useAnswer(parts.map(encodeURIComponent).join("/") + "/workloads" + query({ ...parameters, limit }), tick);
+  const isOfLocalQueue = parts[0] === "localqueues";
   return (
     <>
       <form class="filters" onSubmit={(e) => e.preventDefault()}>
         <Filter label="Name" name="text" value={parameters.text} />
-        <Filter label="Namespace" name="namespace" value={parameters.namespace} list="namespaces" />
-        <Filter label="LocalQueue" name="queue" value={parameters.queue} />
+        {!isOfLocalQueue && <Filter label="Namespace" name="namespace" value={parameters.namespace} list="namespaces" />}
+        {!isOfLocalQueue && <Filter label="LocalQueue" name="queue" value={parameters.queue} />}
         {list === "holding" && <Choice label="State" name="state" value={parameters.state} options={["Reserved", "Starting", "Running", "Evicting"]} />}
         {list === "other" && <Choice label="State" name="state" value={parameters.state} options={["Gated", "Deactivated", "BackingOff"]} />}
       </form>
@@ -108,18 +110,19 @@ function Workloads({ name, list, parameters, tick, order }) {
       <Answered answer={answer}>
         {(page) => (
           <>
-            {page.total === 0 ? <Nothing parameters={parameters} parts={["queues", name]} none={empty[list]} /> : (
+            {page.total === 0 ? <Nothing parameters={parameters} parts={parts} none={empty[list]} /> : (
               <Scroll label="Quota Workloads">
                 <table class="workloads">
                   <thead>
                     <tr>
-                      {list === "pending" && <th scope="col" class="number" title="0 is next">Position</th>}<th scope="col">Quota Workload of</th>
-                      <th scope="col">LocalQueue</th><th scope="col" class="number">Priority</th>{list !== "pending" && <th scope="col">State</th>}
+                      {list === "pending" && isOfLocalQueue && <th scope="col" class="number" title="0 is next">Position here</th>}
+                      {list === "pending" && <th scope="col" class="number" title="0 is next">{isOfLocalQueue ? "In the ClusterQueue" : "Position"}</th>}<th scope="col">Quota Workload of</th>
+                      {!isOfLocalQueue && <th scope="col">LocalQueue</th>}<th scope="col" class="number">Priority</th>{list !== "pending" && <th scope="col">State</th>}
                       <th scope="col" class="number">Since</th>{list === "pending" && <th scope="col">Expected start</th>}
                       <th scope="col">{list === "holding" ? "Holds" : "Asks for"}</th><th scope="col">Reason</th>
                     </tr>
                   </thead>
-                  <tbody>{page.items.map((w, i) => <Row key={w.hidden ? i : w.namespace + "/" + w.name} w={w} list={list} />)}</tbody>
+                  <tbody>{page.items.map((w, i) => <Row key={w.hidden ? i : w.namespace + "/" + w.name} w={w} list={list} isOfLocalQueue={isOfLocalQueue} />)}</tbody>
                 </table>
               </Scroll>
             )}
@@ -131,7 +134,7 @@ function Workloads({ name, list, parameters, tick, order }) {
   );
 }
 
-function Row({ w, list }) {
+function Row({ w, list, isOfLocalQueue }) {
   if (w.hidden) {
     return (
       <tr class="quiet">
@@ -142,18 +145,18 @@ function Row({ w, list }) {
   }
   return (
     <tr>
+      {list === "pending" && isOfLocalQueue && <td class="number">{w.positionInLocalQueue}</td>}
       {list === "pending" && <td class="number">{w.position ?? "–"}</td>}
       <td class="name">
-        {w.ownerKind === "JobSet" ? <a href={jobSetLink(w.namespace, w.owner)}>{w.namespace}/{w.owner}</a> : <span>{w.namespace}/{w.owner || w.name}</span>}
-        {w.stage && <span class="quiet"> stage {w.stage}</span>}
+        <Owner w={w} />
       </td>
-      <td>{w.queue}</td>
+      {!isOfLocalQueue && <td>{w.queue}</td>}
       <td class="number">{w.priority || 0}</td>
       {list !== "pending" && <td><State state={w.state} reason={w.reason} /></td>}
       <td class="number"><Age time={w.since} /></td>
       {list === "pending" && <td><Start start={w.expectedStart} /></td>}
       <td>{amounts(list === "holding" ? w.held : w.requests)}</td>
-      <td class="message"><b>{w.reason}</b> {w.message}</td>
+      <td class="message"><Message row={w} /></td>
     </tr>
   );
 }

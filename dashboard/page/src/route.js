@@ -48,4 +48,5 @@ export function turn(offset) {
 }
 
 export const queueLink = (name) => to(["queues", name]);
+export const localQueueLink = (namespace, name) => to(["localqueues", namespace, name]);
 export const jobSetLink = (namespace, name) => to(["jobsets", namespace, name]);

@@ -1,7 +1,7 @@
 // The search for objects by a part of their names.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, query } from "./api.js";
-import { jobSetLink, queueLink, to } from "./route.js";
+import { jobSetLink, localQueueLink, queueLink, to } from "./route.js";
 
 function linkOf(found) {
   switch (found.kind) {
@@ -10,7 +10,7 @@ function linkOf(found) {
     case "ClusterQueue":
       return queueLink(found.name);
     case "LocalQueue":
-      return to(["queues", found.clusterQueue], { namespace: found.namespace, queue: found.name });
+      return localQueueLink(found.namespace, found.name);
     default:
       return jobSetLink(found.namespace, found.name);
   }

@@ -55,6 +55,12 @@ func serveAbout(about server.About, objects ...metav1.Object) string {
 			}
 		}
 	})
+	return serveStore(about, store, jobSets)
+}
+
+// serveStore serves a Store with objects that are read again if one of the JobSets is shown.
+func serveStore(about server.About, store *server.Store, jobSets map[types.NamespacedName]*dashboard.JobSetObjects) string {
+	GinkgoHelper()
 	files, err := page.Files()
 	Expect(err).NotTo(HaveOccurred())
 	now := time.Now
@@ -209,6 +215,10 @@ var _ = Describe("The page", func() {
 		see(ctx, "There are no ClusterQueues, or you may not read them.")
 		open(ctx, url, "jobsets")
 		see(ctx, "There are no JobSets, or you may not read them.")
+		open(ctx, url, "localqueues")
+		see(ctx, "There are no LocalQueues, or you may not read the quota Workloads of their namespaces.")
+		open(ctx, url, "overview")
+		see(ctx, "JobSets: none", "No ClusterQueue has quota of an accelerator.", "No namespace holds accelerators.", "No start, end or preemption that you may read is known.")
 	}, SpecTimeout(specTimeout))
 
 	It("fits in a narrow window and reads by keys, with long names", func(ctx SpecContext) {
@@ -217,7 +227,9 @@ var _ = Describe("The page", func() {
 		url := serveObjects(append(queue(name, func(q *kueue.ClusterQueue) { q.Spec.CohortName = kueue.CohortReference(name) }), js, w)...)
 		Expect(window.Resize(ctx, 420, 900)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(window.Resize(ctx, 1400, 900)).To(Succeed()) }, NodeTimeout(patience))
-		for _, view := range []string{"queues", "queues/" + name, "queues/" + name + "?list=usage", "jobsets", "jobsets/team/" + name} {
+		for _, view := range []string{
+			"overview", "queues", "queues/" + name, "queues/" + name + "?list=usage", "localqueues", "localqueues/team/" + name, "jobsets", "jobsets/team/" + name,
+		} {
 			open(ctx, url, view)
 			see(ctx, name, "live")
 			var overflow int

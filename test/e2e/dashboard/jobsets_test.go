@@ -90,10 +90,31 @@ var _ = Describe("The list of JobSets", func() {
 		seeView(ctx, "jobsets?text=max")
 	}, SpecTimeout(specTimeout))
 
+	It("is sorted by keys alone in a narrow window, which has no headers", func(ctx SpecContext) {
+		url := serveObjects(append(queue("q", nil), listed("Admitted", 12)...)...)
+		open(ctx, url, "jobsets")
+		seeOrder(ctx, "admitted-00", "admitted-01")
+		isShown := func() (isShown bool) {
+			GinkgoHelper()
+			Expect(window.Run(ctx, `return document.querySelector(".order").checkVisibility()`, &isShown)).To(Succeed())
+			return isShown
+		}
+		Expect(isShown()).To(BeFalse(), "a wide window has headers")
+		Expect(window.Resize(ctx, 420, 900)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(window.Resize(ctx, 1400, 900)).To(Succeed()) }, NodeTimeout(patience))
+		Expect(isShown()).To(BeTrue())
+		focusOn(ctx, ".order select")
+		Expect(window.Type(ctx, "Name, d")).To(Succeed()) // the first that begins so
+		seeOrder(ctx, "admitted-11", "admitted-10")
+		seeView(ctx, "jobsets?sort=-name")
+		Expect(window.Type(ctx, browser.ArrowDown)).To(Succeed())
+		seeView(ctx, "jobsets?sort=clusterQueue")
+		Expect(window.Run(ctx, `const s = document.activeElement; s.selectedIndex = 0; s.dispatchEvent(new Event("change"))`, nil)).To(Succeed())
+		seeOrder(ctx, "admitted-00", "admitted-01")
+		seeView(ctx, "jobsets")
+	}, SpecTimeout(specTimeout))
+
 	It("is the first view of a user who may read no ClusterQueue", func(ctx SpecContext) {
-		open(ctx, address, "")
-		seeView(ctx, "queues")
-		see(ctx, "research")
 		url := serve("--kubeconfig", kubeconfigOf(ctx, "lin", "team-vision"))
 		Expect(window.Open(ctx, url)).To(Succeed())
 		seeView(ctx, "jobsets")
@@ -101,6 +122,9 @@ var _ = Describe("The list of JobSets", func() {
 		var focus string
 		Expect(window.Run(ctx, "return document.activeElement.tagName", &focus)).To(Succeed())
 		Expect(focus).To(Equal("BODY"), "the first key reaches the link that skips to the content")
+		var views string
+		Expect(window.Run(ctx, `return document.querySelector("header nav").innerText`, &views)).To(Succeed())
+		Expect(views).NotTo(ContainSubstring("Overview"))
 		open(ctx, url, "queues")
 		see(ctx, "There are no ClusterQueues, or you may not read them.")
 	}, SpecTimeout(specTimeout))
