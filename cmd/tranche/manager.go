@@ -51,12 +51,8 @@ func newManagerCommand() *cobra.Command {
 		Use:   "manager",
 		Short: "Run the manager",
 		Long: "Run the manager, which plans the stages of queued JobSets, admits each stage when its quota fits, and releases its Jobs.\n" +
-			"The manager needs the permissions in config/rbac, and must run as the user that the admission policies name.
-
-" +
-			"It ends when its configuration file, or the APIs that it relies on, have changed, and must be restarted then, as Kubernetes does.
-
-" +
+			"The manager needs the permissions in config/rbac, and must run as the user that the admission policies name.\n\n" +
+			"It ends when its configuration file, or the APIs that it relies on, have changed, and must be restarted then, as Kubernetes does.\n\n" +
 			"Exit code: 0 if a signal stopped it; 1 after an error or a change; 2 on wrong flags.",
 		Example: "  tranche manager --config /etc/tranche/config.yaml\n  tranche manager --config config.yaml --kubeconfig ~/.kube/config",
 		Args:    cobra.NoArgs,

@@ -37,7 +37,9 @@ func BenchmarkDashboardServer(b *testing.B) {
 			name  string
 			paths []string
 		}{
+			{"overview", []string{"overview"}},
 			{"tree", []string{"queues"}},
+			{"localqueue", []string{"localqueues", "localqueues/team-0/queue-0", "localqueues/team-0/queue-0/workloads"}},
 			{"queue", []string{"queues/cq-0", "queues/cq-0/workloads"}},
 			{"jobset", []string{"jobsets/team-0/fine-tune-000000"}},
 			{"namespaces", []string{"namespaces?text=team"}},
