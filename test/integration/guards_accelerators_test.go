@@ -134,7 +134,7 @@ var _ = Describe("Accelerators where queues are required", func() {
 			setParameters(ctx, map[string]string{"accelerators": "nvidia.com/gpu\nexample.com/tpu", "usersWithoutQueue": "operator\nexempted"})
 			Eventually(create("carol", other)).WithContext(ctx).Should(Succeed())
 			Eventually(create("operator", gpu)).WithContext(ctx).Should(Succeed())
-			Expect(create("carol", gpu)()).To(MatchError(ContainSubstring("exempt the user carol by usersWithoutQueue")))
+			Expect(create("carol", gpu)()).To(MatchError(ContainSubstring("exempt the user carol by the parameter usersWithoutQueue")))
 			Expect(create("operat", gpu)()).To(MatchError(ContainSubstring(refused)))
 			setParameters(ctx, map[string]string{"usersWithoutQueue": "system:masters"})
 			Eventually(create("carol", gpu)).WithContext(ctx).Should(Succeed())
