@@ -67,7 +67,7 @@ func (c *cluster) deploys(t *testing.T) {
 	if got := c.kubectl(t, "get", "deployment", "-n", "tranche-system", "tranche-manager", "-o", "jsonpath={.spec.template.spec.containers[*].image}"); got != image {
 		t.Errorf("the manager runs %q, want %q", got, image)
 	}
-	if got := c.kubectl(t, "get", "mutatingadmissionpolicy", "tranche-group-jobs", "-o", "jsonpath={.spec.variables[?(@.name=='groupStartImage')].expression}"); got != "r'''"+image+"'''" {
+	if got := c.kubectl(t, "get", "mutatingadmissionpolicy", "tranche-prepare-jobs", "-o", "jsonpath={.spec.variables[?(@.name=='groupStartImage')].expression}"); got != "r'''"+image+"'''" {
 		t.Errorf("pods of groups wait in %q, want %q", got, image)
 	}
 }

@@ -328,7 +328,7 @@ func awaitGuards(ctx context.Context, namespace string) {
 		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobsets")
 		js = newQueued(namespace, "probe", "a")
 		js.Annotations = map[string]string{apis.StageAdmissionAnnotation: "Fast"}
-		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-stage-admission")
+		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobsets")
 		js = newQueued(namespace, "probe", "a")
 		js.Finalizers = []string{metav1.FinalizerOrphanDependents}
 		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-orphans")

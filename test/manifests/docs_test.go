@@ -46,7 +46,7 @@ func TestDocumentOverlay(t *testing.T) {
 		if image := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data", "groupStartImage"); image != want {
 			t.Errorf("%s: groups wait in image %v, want %s", &block, image, want)
 		}
-		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-group-jobs"]}
+		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-prepare-jobs"]}
 		if image := policies.Constants(policy)["groupStartImage"]; image != want {
 			t.Errorf("%s: the policies let groups wait in image %v, want %s", &block, image, want)
 		}

@@ -330,7 +330,7 @@ func checkConstants(t *testing.T, got map[string]map[string]any, values map[stri
 func TestChartGroupStart(t *testing.T) {
 	for value, want := range map[string]string{"groupStart.enable=false": "", "groupStart.image=mine:v1": "mine:v1"} {
 		got := objects(t, helm(t, "--set="+value))
-		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-group-jobs"]}
+		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-prepare-jobs"]}
 		if image := policies.Constants(policy)["groupStartImage"]; image != want {
 			t.Errorf("with %s the image is %q, want %q", value, image, want)
 		}
