@@ -39,6 +39,24 @@ func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
 	compare(t, []string{"config/default", "config/monitoring"}, "--set=monitoring.enabled=true")
 }
 
+func TestChartEqualsKustomizeWithNetworkPolicy(t *testing.T) {
+	compare(t, []string{"config/default", "config/network-policy"}, "--set=networkPolicy.enabled=true")
+}
+
+// Prometheus alone may connect to the port of metrics, and all others to the other ports.
+func TestChartRestrictsMetrics(t *testing.T) {
+	namespace := "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=monitoring"
+	policy := objects(t, helm(t, "--set=networkPolicy.enabled=true", "--set="+namespace))["NetworkPolicy/tranche-system/tranche-manager"]
+	ingress := field(t, policy, "spec", "ingress").([]any)
+	want := []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}
+	if got := ingress[0].(map[string]any)["from"]; !cmp.Equal(want, got) {
+		t.Errorf("metrics are open to %v, want %v", got, want)
+	}
+	if got := ingress[1].(map[string]any)["from"]; got != nil {
+		t.Errorf("the other ports are open to %v only", got)
+	}
+}
+
 // In the mode Shadow the chart has the objects of config/shadow and nothing else. They write nothing.
 func TestChartInModeShadow(t *testing.T) {
 	want := objects(t, kustomize(t, "config/shadow"))
