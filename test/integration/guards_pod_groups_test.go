@@ -19,6 +19,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -341,6 +342,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		Expect(create(env.adminClient, func(pod *corev1.Pod) {
 			label("scheduling.x-k8s.io/pod-group", "g")(pod)
 			label("jobset.sigs.k8s.io/jobset-uid", "x")(pod)
+			pod.OwnerReferences = sample.OwnedByJobSet("train")
 		})).To(Succeed(), "the pods of a JobSet have its queue")
 	}, SpecTimeout(patience))
 
