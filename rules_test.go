@@ -36,7 +36,7 @@ var layers = map[string]string{
 	"shadow":    "apis admission/stageplan snapshot simulator/replay",
 	"dashboard": "apis queue admission/* lifecycle",
 	// Its children read a cluster, and serve the answers and the page.
-	"dashboard/*": "apis admission/* dashboard snapshot",
+	"dashboard/*": "apis admission/* lifecycle/podstate dashboard snapshot",
 	// Those that are named are no controllers: they know for the controllers how to decide, report, write and watch.
 	"controllers/*": "apis queue admission lifecycle controllers/engine controllers/events controllers/metrics controllers/gangobjects " +
 		"controllers/groupstart/barrier controllers/internal controllers/apiwatch controllers/webserver",

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/lifecycle/podstate"
 )
 
 // lackOf returns what keeps pods from being ready, most frequent causes first, such as "2 of 3 pods were not ready: 1 not created yet, or
@@ -47,17 +49,16 @@ func lackOf(wanted int32, pods []corev1.Pod) string {
 // lackOfPod returns what keeps one pod from being ready, or "" if it is ready or has succeeded.
 func lackOfPod(pod *corev1.Pod) string {
 	switch {
-	case pod.Status.Phase == corev1.PodSucceeded || conditionOf(pod, corev1.PodReady).Status == corev1.ConditionTrue:
+	case pod.Status.Phase == corev1.PodSucceeded || podstate.IsReady(pod):
 		return ""
 	case pod.Status.Phase == corev1.PodFailed:
 		return "failed" + inBrackets(pod.Status.Reason)
 	case pod.Spec.NodeName == "":
-		return "without a node" + inBrackets(conditionOf(pod, corev1.PodScheduled).Message)
+		_, message := podstate.WithoutNode(pod)
+		return "without a node" + inBrackets(message)
 	}
-	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := container.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return fmt.Sprintf("with container %q waiting%s", container.Name, inBrackets(w.Reason))
-		}
+	if c := podstate.WaitingContainer(pod); c != nil {
+		return fmt.Sprintf("with container %q waiting%s", c.Name, inBrackets(c.State.Waiting.Reason))
 	}
 	for _, container := range pod.Status.ContainerStatuses {
 		if container.State.Running != nil && !container.Ready {
@@ -65,15 +66,6 @@ func lackOfPod(pod *corev1.Pod) string {
 		}
 	}
 	return "starting"
-}
-
-func conditionOf(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == conditionType {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
 }
 
 func inBrackets(detail string) string {

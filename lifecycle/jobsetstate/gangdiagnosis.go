@@ -14,6 +14,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/podstate"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -117,10 +118,8 @@ func (p *pending) refusal() string {
 // WithoutNode returns why a scheduler found no node for a pod, or "". A long text is cut, since the manager keeps one for each pod.
 func WithoutNode(pod *corev1.Pod) string {
 	const most = 400
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && pod.Spec.NodeName == "" {
-			return strings.ToValidUTF8(c.Message[:min(len(c.Message), most)], "")
-		}
+	if reason, message := podstate.WithoutNode(pod); reason == corev1.PodReasonUnschedulable {
+		return strings.ToValidUTF8(message[:min(len(message), most)], "")
 	}
 	return ""
 }
