@@ -57,6 +57,16 @@ browser: ## Install the browser of the dashboard's tests, if it is missing and a
 	  echo 'Install chromium and chromedriver: without them test/e2e/dashboard fails.'; \
 	fi
 
+# npm writes this file when it has installed what package-lock.json names.
+MODULES := dashboard/page/node_modules/.package-lock.json
+$(MODULES): dashboard/page/package-lock.json
+	cd dashboard/page && npm ci --no-audit --no-fund --ignore-scripts
+	touch $@
+
+.PHONY: axe
+axe: ## Install axe-core, with which the dashboard's tests check its accessibility, if it is missing and npm is there.
+	@$(MAKE) --no-print-directory $(MODULES) || echo 'Install npm: without axe-core the specs of test/e2e/dashboard about accessibility fail.'
+
 # On a machine with systemd, dpkg would start the services of the packages. What is called policy-rc.d forbids that.
 .PHONY: node
 node: ## Install what the real node of the tests runs on, if it is missing and apt-get can. Starts no service.
@@ -68,11 +78,11 @@ node: ## Install what the real node of the tests runs on, if it is missing and a
 	fi
 
 .PHONY: screenshots
-screenshots: cluster build browser ## Take the screenshots of docs/dashboard.md again.
+screenshots: cluster build browser axe ## Take the screenshots of docs/dashboard.md again.
 	SCREENSHOTS=$(CURDIR)/docs/images $(GO_TEST) -count=1 ./test/e2e/dashboard
 
 .PHONY: test
-test: cluster kueue schedulers build race browser node test-unit test-race fuzz bench-smoke test-manifests ## Run every test, several packages at a time, since each mostly waits. Prints how far it is every 20 seconds.
+test: cluster kueue schedulers build race browser axe node test-unit test-race fuzz bench-smoke test-manifests ## Run every test, several packages at a time, since each mostly waits. Prints how far it is every 20 seconds.
 	@echo 'Repeat the randomized tests with SEED=$(SEED_OF_TESTS).'
 	SOAK_SEED=$(or $(SOAK_SEED),$(SEED_OF_TESTS)) SOAK_BINARY=$(CURDIR)/bin/tranche-race go run ./test/run
 
@@ -118,7 +128,7 @@ test-integration: cluster kueue build node ## Run the tests of admission policie
 	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
-test-e2e: cluster schedulers build browser node ## Run whole JobSets through the real binary on a real control plane.
+test-e2e: cluster schedulers build browser axe node ## Run whole JobSets through the real binary on a real control plane.
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/invariants/... ./test/e2e/...
 
 .PHONY: test-kueue
@@ -188,8 +198,7 @@ manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for te
 	$(TOOL) kustomize build config/shadow > charts/tranche/files/shadow.yaml
 
 .PHONY: page
-page: ## Rebuild the page of the dashboard with npm and esbuild. Its files are committed, so that a build of Tranche needs neither.
-	cd dashboard/page && npm ci --no-audit --no-fund --ignore-scripts
+page: $(MODULES) ## Rebuild the page of the dashboard with npm and esbuild. Its files are committed, so that a build of Tranche needs neither.
 	rm -rf dashboard/page/dist && mkdir dashboard/page/dist
 	cp dashboard/page/src/index.html dashboard/page/src/icon.svg dashboard/page/dist/
 	cat dashboard/page/node_modules/{preact,uplot}/LICENSE > dashboard/page/dist/licenses.txt

@@ -145,12 +145,7 @@ func (m *Model) JobSet(v Viewer, objects *JobSetObjects, now time.Time) JobSetAn
 }
 
 func (r *jobSetReader) planStages() (err error) {
-	plan := stageplan.New
-	if jobsetstate.QueueOf(r.objects.JobSet) == "" {
-		plan = stageplan.NewUnqueued
-	}
-	restored, _ := stageplan.Restored(r.objects.JobSet)
-	if r.plan, err = plan(&restored.Spec); err != nil {
+	if r.plan, err = planOf(r.objects.JobSet); err != nil {
 		r.plan = &stageplan.Plan{}
 		return err
 	}
@@ -158,6 +153,15 @@ func (r *jobSetReader) planStages() (err error) {
 		r.order = append(r.order, r.plan.Stages[i].Name)
 	}
 	return nil
+}
+
+// planOf returns the stage plan of a JobSet.
+func planOf(js *jobsetapi.JobSet) (*stageplan.Plan, error) {
+	restored, _ := stageplan.Restored(js)
+	if jobsetstate.QueueOf(js) == "" {
+		return stageplan.NewUnqueued(&restored.Spec)
+	}
+	return stageplan.New(&restored.Spec)
 }
 
 func (r *jobSetReader) groupWorkloads() {

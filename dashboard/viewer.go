@@ -1,5 +1,8 @@
 package dashboard
 
+// ReaderRole is the ClusterRole that grants the right to read all that is shown.
+const ReaderRole = "tranche-dashboard-viewer"
+
 // A Viewer is what the reader of an answer may see. The zero Viewer sees all objects.
 type Viewer struct {
 	// Namespace reports whether the reader may see the objects of a namespace. Nil allows all.

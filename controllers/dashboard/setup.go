@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
@@ -45,6 +47,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := reviews.Connect(mgr.GetConfig()); err != nil {
 		return fmt.Errorf("connect the dashboard to the API server: %w", err)
 	}
+	details, err := detailClient(mgr)
+	if err != nil {
+		return fmt.Errorf("connect the dashboard to the API server: %w", err)
+	}
 	f := &feed{store: server.NewStore(), log: log}
 	if err := f.watch(ctx, mgr.GetCache()); err != nil {
 		return err
@@ -56,7 +62,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return fmt.Errorf("dashboard.certDir: %w", err)
 	}
 	l := &listener{address: config.Settings.BindAddress, secure: secure, log: log, handler: server.New(&server.Config{
-		Store: f.store, JobSet: reads.jobSet, Gate: access.New(reviews), Page: files,
+		Store: f.store, JobSet: reads.jobSet, Reader: func(session *access.Session) client.Reader { return session.Reader(details) }, Gate: access.New(reviews), Page: files,
 		About: func() server.About { return server.About{Version: config.Version, IsSynced: f.isSynced()} },
 	})}
 	return errors.Join(mgr.Add(f), mgr.Add(search), mgr.Add(l))
@@ -64,3 +70,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 
 // errorInterval is the shortest time between two errors of reviews in the log: each request may cause one.
 const errorInterval = 10 * time.Second
+
+// Limits of the requests for pods, Events and objects as YAML, which are not in the cache: those of all users together.
+const (
+	detailQPS   = 10
+	detailBurst = 40
+)
+
+// detailClient returns a client that reads from the API server. Its requests are limited apart from those of the controllers, which do not wait for them.
+func detailClient(mgr ctrl.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.QPS, config.Burst, config.RateLimiter = detailQPS, detailBurst, nil
+	return client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+}

@@ -17,36 +17,55 @@ const (
 
 // A pace limits what the requests of one user cost, however many there are.
 type pace struct {
-	clock clock.Clock
-	// turn has the time from which the next answer may be computed.
-	turn    chan time.Time
-	streams chan struct{}
+	// answers are computed from the Model, and reads are what the API server is asked for.
+	answers, reads turns
+	streams        chan struct{}
 }
 
 func newPace(c clock.Clock) pace {
-	p := pace{clock: c, turn: make(chan time.Time, 1), streams: make(chan struct{}, maxStreams)}
-	p.turn <- time.Time{}
-	return p
+	return pace{answers: newTurns(c), reads: newTurns(c), streams: make(chan struct{}, maxStreams)}
+}
+
+// turns are those in which the requests of one user are answered.
+type turns struct {
+	clock clock.Clock
+	// next has the time from which the next answer may be computed.
+	next chan time.Time
+}
+
+func newTurns(c clock.Clock) turns {
+	t := turns{clock: c, next: make(chan time.Time, 1)}
+	t.next <- time.Time{}
+	return t
+}
+
+// wait waits for the next turn. The caller must call done with the time that the answer has taken.
+func (t *turns) wait(ctx context.Context) (done func(took time.Duration), err error) {
+	var from time.Time
+	select {
+	case from = <-t.next:
+	case <-ctx.Done():
+		return nil, errBusy()
+	}
+	if wait := from.Sub(t.clock.Now()); wait > 0 {
+		select {
+		case <-t.clock.After(wait):
+		case <-ctx.Done():
+			t.next <- from
+			return nil, errBusy()
+		}
+	}
+	return func(took time.Duration) { t.next <- t.clock.Now().Add(pause * took) }, nil
 }
 
 // Turn waits until the next answer to the user may be computed. The caller must call done with the time that the answer has taken.
 func (s *Session) Turn(ctx context.Context) (done func(took time.Duration), err error) {
-	p := &s.user.pace
-	var from time.Time
-	select {
-	case from = <-p.turn:
-	case <-ctx.Done():
-		return nil, errBusy()
-	}
-	if wait := from.Sub(p.clock.Now()); wait > 0 {
-		select {
-		case <-p.clock.After(wait):
-		case <-ctx.Done():
-			p.turn <- from
-			return nil, errBusy()
-		}
-	}
-	return func(took time.Duration) { p.turn <- p.clock.Now().Add(pause * took) }, nil
+	return s.user.answers.wait(ctx)
+}
+
+// ReadTurn is Turn for an answer that is read from the API server. Other answers do not wait for it.
+func (s *Session) ReadTurn(ctx context.Context) (done func(took time.Duration), err error) {
+	return s.user.reads.wait(ctx)
 }
 
 func errBusy() error {

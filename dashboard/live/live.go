@@ -48,14 +48,11 @@ type Feed struct {
 	isUnanswered  bool
 }
 
-// ReaderRole is the ClusterRole that grants the right to read every kind.
-const ReaderRole = "tranche-dashboard-viewer"
-
 // New returns a Feed for a Store.
 func New(config *Config, store *server.Store) *Feed {
 	f := &Feed{Config: *config, store: store, namespaces: slices.Sorted(slices.Values(config.Namespaces))}
 	f.follower = collect.Follower{
-		Client: config.Client, Target: f, Role: ReaderRole, Changed: func() { store.Use((*dashboard.Model).Touch) },
+		Client: config.Client, Target: f, Role: dashboard.ReaderRole, Changed: func() { store.Use((*dashboard.Model).Touch) },
 		Describe: func(_ *snapshot.Kind, gap *snapshot.Gap) {
 			if gap.IsAbsent {
 				gap.Cure = "install Tranche"
@@ -127,7 +124,7 @@ func (f *Feed) chooseNamespaces(ctx context.Context) {
 		defer f.mu.Unlock()
 		f.namespaces = []string{f.Fallback}
 		f.fallback = &snapshot.Gap{Resource: "workloads.kueue.x-k8s.io", Reason: collect.ReasonOf(err), Cure: fmt.Sprintf(
-			"only namespace %q is shown: name others with --namespace, or ask for the ClusterRole %s in all namespaces", f.Fallback, ReaderRole)}
+			"only namespace %q is shown: name others with --namespace, or ask for the ClusterRole %s in all namespaces", f.Fallback, dashboard.ReaderRole)}
 	}
 }
 

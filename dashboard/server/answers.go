@@ -182,23 +182,9 @@ func (s *server) jobSets(r *http.Request, _ *access.Session) (answerer, error) {
 }
 
 func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, error) {
-	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	if len(slices.Concat(content.IsPathSegmentName(key.Namespace), content.IsPathSegmentName(key.Name))) > 0 {
-		return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name) // clients send no requests for such names
-	}
-	if session != nil {
-		// A JobSet that may not be seen and one that does not exist look the same.
-		isAllowed := false
-		s.Store.Use(func(m *dashboard.Model) { isAllowed = m.HasJobSet(key) })
-		if isAllowed {
-			var err error
-			if isAllowed, err = session.MayGetJobSet(r.Context(), key); err != nil {
-				return nil, err
-			}
-		}
-		if !isAllowed {
-			return nil, apierrors.NewNotFound(jobset.Resource("jobsets"), key.Name)
-		}
+	key, err := s.jobSetOf(r, session)
+	if err != nil {
+		return nil, err
 	}
 	objects, err := s.JobSet(r.Context(), key)
 	return func(v dashboard.Viewer) (answer any, err error) {
@@ -206,6 +192,37 @@ func (s *server) jobSet(r *http.Request, session *access.Session) (answerer, err
 		return answer, nil
 	}, err
 }
+
+// jobSetOf returns the JobSet of the path, or an error if the user may not see it. One that may not be seen and one that does not exist look the same.
+func (s *server) jobSetOf(r *http.Request, session *access.Session) (types.NamespacedName, error) {
+	key, notFound := keyOf(r), apierrors.NewNotFound(jobset.Resource("jobsets"), r.PathValue("name"))
+	if !isName(key.Namespace) || !isName(key.Name) {
+		return key, notFound
+	}
+	if session == nil {
+		return key, nil
+	}
+	isAllowed := false
+	s.Store.Use(func(m *dashboard.Model) { isAllowed = m.HasJobSet(key) })
+	if isAllowed {
+		var err error
+		if isAllowed, err = session.MayGetJobSet(r.Context(), key); err != nil {
+			return key, err
+		}
+	}
+	if !isAllowed {
+		return key, notFound
+	}
+	return key, nil
+}
+
+// keyOf returns the name in the path of a request.
+func keyOf(r *http.Request) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+}
+
+// isName reports whether a name can be in the path of a request to the API server: clients send no requests for others.
+func isName(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }
 
 func (s *server) search(r *http.Request, _ *access.Session) (answerer, error) {
 	q := parametersOf(r)

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/access"
@@ -33,6 +34,8 @@ type Config struct {
 	Store *Store
 	// JobSet reads a JobSet with what belongs to it.
 	JobSet func(ctx context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error)
+	// Reader returns what reads objects for a session, which is nil without a Gate: what the Model does not keep is read when a user asks for it.
+	Reader func(session *access.Session) client.Reader
 	// Gate decides what the sender of a request may see, and users sign in with a token of theirs. Nil stands for all objects of the Model.
 	Gate *access.Gate
 	// About describes what is served.
@@ -74,7 +77,7 @@ type About struct {
 
 // New returns a handler.
 func New(config *Config) http.Handler {
-	s := &server{Config: config, signInPolicy: signInPolicy(), now: config.Now}
+	s := &server{Config: config, signInPolicy: signInPolicy(), now: config.Now, reading: make(chan struct{}, maxReading)}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -90,6 +93,7 @@ func New(config *Config) http.Handler {
 	api.HandleFunc("GET /api/v1/localqueues/{namespace}/{name}/workloads", s.answer(s.localQueueWorkloads))
 	api.HandleFunc("GET /api/v1/jobsets", s.answer(s.jobSets))
 	api.HandleFunc("GET /api/v1/jobsets/{namespace}/{name}", s.answer(s.jobSet))
+	s.addDetails(api)
 	api.HandleFunc("GET /api/v1/search", s.answer(s.search))
 	api.HandleFunc("GET /api/v1/events", s.events)
 	api.HandleFunc("GET /api/", s.answer(func(r *http.Request, _ *access.Session) (answerer, error) {
@@ -109,6 +113,8 @@ type server struct {
 	*Config
 	signInPolicy string
 	now          func() time.Time
+	// reading has an element for each read of the API server.
+	reading chan struct{}
 }
 
 // protect refuses requests that a page of another site may have sent, and sets the headers that limit what the page can do.

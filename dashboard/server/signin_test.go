@@ -19,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/dashboard"
@@ -71,7 +72,8 @@ func (s *site) handler(t *testing.T, store *server.Store) http.Handler {
 	})
 	return server.New(&server.Config{
 		Store: store, Gate: gate, Page: fstest.MapFS{"index.html": {Data: []byte("the page")}, "app.js": {Data: []byte("the script")}},
-		About: func() server.About { return server.About{Version: "v1"} },
+		About:  func() server.About { return server.About{Version: "v1"} },
+		Reader: func(session *access.Session) client.Reader { return session.Reader(newShelf(t)) },
 		JobSet: func(_ context.Context, key types.NamespacedName) (*dashboard.JobSetObjects, error) {
 			return &dashboard.JobSetObjects{JobSet: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}, nil
 		},

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/dashboard"
@@ -95,6 +96,7 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		address = freeAddress()
+		Expect(env.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(env.Root, "config/dashboard"))).To(Succeed())
 		startManager(ctx, map[string]any{"dashboard": map[string]any{"enable": true, "bindAddress": address}})
 		t = newQueue(ctx)
 		t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
@@ -148,6 +150,38 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 			status, body := ada.get(ctx, Default, "/api/v1/"+path)
 			Expect(status).To(Equal(want), path)
 			Expect(body).NotTo(ContainSubstring("confidential"), path)
+		}
+	}, SpecTimeout(patience))
+
+	It("reads pods, Events and YAML only for a user who may read them", func(ctx SpecContext) {
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "looks-at-jobsets"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"kueue.x-k8s.io"}, Resources: []string{"workloads"}, Verbs: []string{"list"}},
+			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"get", "list"}},
+		}}
+		Expect(env.adminClient.Create(ctx, role)).To(Succeed())
+		bea := visitor{address, tokenOf(ctx, "looks-at-jobsets")}
+		Expect(env.adminClient.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "looks-at-jobsets"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "looks-at-jobsets"}},
+		})).To(Succeed())
+		Eventually(func(g Gomega) {
+			as, err := env.As("system:serviceaccount:default:looks-at-jobsets")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(as.Get(ctx, types.NamespacedName{Namespace: mine, Name: "fine-tune"}, &jobset.JobSet{})).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
+		for path, parts := range map[string][4]string{
+			"jobsets/" + mine + "/fine-tune/yaml":         {"kind: JobSet", "kind: JobSet", "kind: JobSet", "not found"},
+			"jobsets/" + mine + "/fine-tune/pods":         {`"counts":[]}`, `"counts":[]}`, "Pods are not shown: user", "not found"},
+			"jobsets/" + mine + "/fine-tune/events":       {`"kind":"JobSet"`, `"kind":"JobSet"`, "Events about a JobSet are not shown: user", "not found"},
+			"localqueues/" + mine + "/queue/settings":     {"kind: LocalQueue", "kind: LocalQueue", "not found", "not found"},
+			"queues/" + t.clusterQueue.Name + "/settings": {"kind: ClusterQueue", "not found", "not found", "not found"},
+		} {
+			for i, v := range []visitor{admin, ada, bea, eve} {
+				Eventually(func(g Gomega) {
+					_, body := v.get(ctx, g, "/api/v1/"+path)
+					g.Expect(body).To(ContainSubstring(parts[i]), "%s for user %d", path, i)
+				}).WithContext(ctx).Should(Succeed())
+			}
 		}
 	}, SpecTimeout(patience))
 

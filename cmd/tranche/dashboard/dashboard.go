@@ -17,10 +17,12 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
 	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
+	"github.com/tranche-dev/tranche/dashboard/access"
 	"github.com/tranche-dev/tranche/dashboard/page"
 	"github.com/tranche-dev/tranche/dashboard/server"
 )
@@ -112,7 +114,8 @@ func (f *flags) run(ctx context.Context, in io.Reader, out, warnings io.Writer) 
 	host := strings.ToLower(rand.Text()) + ".localhost:" + port
 	token := rand.Text()
 	handler := server.New(&server.Config{
-		Store: store, JobSet: from.jobSet, Now: from.now, Page: files, Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port, About: from.about,
+		Store: store, JobSet: from.jobSet, Reader: func(*access.Session) client.Reader { return from.reader }, Now: from.now, Page: files,
+		Hosts: []string{host}, Token: token, Cookie: "tranche-dashboard-" + port, About: from.about,
 	})
 	reading := make(chan error, 1)
 	go func() {

@@ -9,13 +9,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/cmd/tranche/explain"
+	"github.com/tranche-dev/tranche/cmd/tranche/query"
 	"github.com/tranche-dev/tranche/cmd/tranche/snapshotfile"
 	model "github.com/tranche-dev/tranche/dashboard"
+	"github.com/tranche-dev/tranche/dashboard/detail"
 	"github.com/tranche-dev/tranche/dashboard/server"
 	"github.com/tranche-dev/tranche/snapshot"
 )
@@ -28,6 +31,10 @@ func (f *flags) offline(ctx context.Context, store *server.Store, in io.Reader, 
 		return nil, err
 	}
 	store.Use(func(m *model.Model) { observe(m, s) })
+	scheme, err := query.NewScheme()
+	if err != nil {
+		return nil, err
+	}
 	about := server.About{Version: f.Version, Source: f.snapshot.Path, TakenAt: s.TakenAt, IsSynced: true, Namespaces: s.OnlyNamespaces, Gaps: s.Gaps}
 	if f.snapshot.Path == snapshotfile.Stream {
 		about.Source = "standard input"
@@ -39,6 +46,7 @@ func (f *flags) offline(ctx context.Context, store *server.Store, in io.Reader, 
 		jobSet: explained(ctx, func(_ context.Context, key types.NamespacedName) (*model.JobSetObjects, error) {
 			return jobSetOf(s, key)
 		}, e),
+		reader: &detail.Fixed{Scheme: scheme, Objects: shownObjects(s)},
 		now:    func() time.Time { return s.TakenAt },
 		follow: func(ctx context.Context) error { <-ctx.Done(); return nil },
 	}, nil
@@ -60,6 +68,21 @@ func observeAll[T metav1.Object](m *model.Model, objects []T) {
 	for _, object := range objects {
 		m.Observe(object)
 	}
+}
+
+// shownObjects returns the objects of a snapshot that the page shows as YAML.
+func shownObjects(s *snapshot.Snapshot) []client.Object {
+	var all []client.Object
+	for _, q := range s.ClusterQueues {
+		all = append(all, q)
+	}
+	for _, q := range s.LocalQueues {
+		all = append(all, q)
+	}
+	for _, js := range s.JobSets {
+		all = append(all, js)
+	}
+	return all
 }
 
 // jobSetOf returns a JobSet of a snapshot with its quota Workloads.

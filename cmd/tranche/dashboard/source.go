@@ -26,6 +26,8 @@ type jobSetReader func(ctx context.Context, key types.NamespacedName) (*model.Jo
 type source struct {
 	about  func() server.About
 	jobSet jobSetReader
+	// reader reads what the Model does not keep.
+	reader client.Reader
 	// now is nil for the clock.
 	now func() time.Time
 	// follow changes the Store until the context is done. An error ends the program.
@@ -51,7 +53,7 @@ func (f *flags) source(ctx context.Context, store *server.Store, in io.Reader, w
 			current.Version, current.Source, current.User = about.Version, about.Source, about.User
 			return current
 		},
-		jobSet: explained(ctx, feed.JobSet, newAskingExplainer(asker, store)), follow: feed.Run,
+		jobSet: explained(ctx, feed.JobSet, newAskingExplainer(asker, store)), reader: feed.Client, follow: feed.Run,
 	}, nil
 }
 

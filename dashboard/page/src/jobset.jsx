@@ -1,23 +1,27 @@
 // One JobSet: its stages over time, and why they wait.
 import { useAnswer } from "./api.js";
+import { Events, JobSetYAML, NotReady, Pods, Tabs } from "./details.jsx";
 import { amounts, clock, duration, localTimes, plural, startText } from "./format.js";
 import { Age, Answered, Scroll, State } from "./parts.jsx";
 import { queueLink, to } from "./route.js";
 
 const kinds = { waiting: "waiting for quota", reserved: "reserved: waiting for AdmissionChecks", idle: "idle: admitted, pods not all ready", running: "running", evicting: "evicted, pods terminating" };
 
-export function JobSet({ namespace, name, tick }) {
+const tabs = [["stages", "Stages"], ["pods", "Pods"], ["events", "Events"], ["yaml", "YAML"]];
+
+export function JobSet({ namespace, name, parameters, tick }) {
   const answer = useAnswer(`jobsets/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, tick);
   return (
     <>
       <p class="crumbs"><a href={to(["jobsets"])}>JobSets</a> <a href={to(["jobsets"], { namespace })}>{namespace}</a></p>
       <h1>JobSet {name}</h1>
-      <Answered answer={answer}>{(js) => <Details js={js} />}</Answered>
+      <Answered answer={answer}>{(js) => <Details js={js} parameters={parameters} />}</Answered>
     </>
   );
 }
 
-function Details({ js }) {
+function Details({ js, parameters }) {
+  const { list = "stages" } = parameters;
   return (
     <>
       <p>
@@ -28,10 +32,22 @@ function Details({ js }) {
       </p>
       {js.message && <p class="message"><b>{js.reason}</b> {localTimes(js.message)}</p>}
       {js.problem && <p class="problem">{js.problem}</p>}
+      <Tabs label="Parts of the JobSet" tabs={tabs} current={list} link={(id) => to(["jobsets", js.namespace, js.name], { list: id === "stages" ? "" : id })} />
+      {list === "stages" && <Stages js={js} />}
+      {list === "pods" && <Pods js={js} parameters={parameters} />}
+      {list === "events" && <Events js={js} parameters={parameters} />}
+      {list === "yaml" && <JobSetYAML js={js} />}
+    </>
+  );
+}
+
+function Stages({ js }) {
+  return (
+    <>
       {js.gap && <p class="quiet">{js.gap}</p>}
       {js.withoutSets && <p class="quiet">What would let it in is not shown: {js.withoutSets}</p>}
       <Gantt js={js} />
-      {js.stages.map((stage, i) => <Stage key={stage.name} stage={stage} number={i + 1} of={js.stages.length} />)}
+      {js.stages.map((stage, i) => <Stage key={stage.name} js={js} stage={stage} number={i + 1} of={js.stages.length} />)}
     </>
   );
 }
@@ -129,7 +145,7 @@ function show(event, name) {
   section.focus();
 }
 
-function Stage({ stage, number, of }) {
+function Stage({ js, stage, number, of }) {
   const jobs = Object.entries(stage.jobs).filter(([, n]) => n > 0).map(([state, n]) => `${n} ${state}`).join(", ");
   return (
     <section class="stage" id={"stage-" + stage.name} tabIndex={-1}>
@@ -152,6 +168,7 @@ function Stage({ stage, number, of }) {
         <Fact name="Evictions" value={evictionsOf(stage.evictions || [])} />
         <Fact name="Growths" value={(stage.growths || []).map((g) => `${g.name}: ${g.state}`).join(", ")} />
       </dl>
+      {stage.state === "Starting" && <NotReady namespace={js.namespace} name={js.name} stage={stage.name} />}
       {stage.explanation && <Explanation x={stage.explanation} />}
       {stage.note && <p class="quiet note">Note: {stage.note}</p>}
       {stage.letIn && <LetIn x={stage.letIn} />}

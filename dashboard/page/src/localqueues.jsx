@@ -1,12 +1,13 @@
 // The LocalQueues that a user may read, and one of them with the positions of what is pending there.
 import { query, useAnswer } from "./api.js";
+import { Settings, Tabs } from "./details.jsx";
 import { amounts } from "./format.js";
 import { Answered, Filter, Nothing, Pager, Scroll } from "./parts.jsx";
 import { Workloads } from "./queue.jsx";
 import { localQueueLink, queueLink, to } from "./route.js";
 
 const limit = 50;
-const lists = [["pending", "Pending"], ["holding", "Holding quota"]];
+const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["settings", "Settings"], ["yaml", "YAML"]];
 
 export function LocalQueues({ parameters, tick }) {
   const answer = useAnswer("localqueues" + query({ ...parameters, limit }), tick);
@@ -58,10 +59,13 @@ function Row({ q }) {
   );
 }
 
+const count = (queue, list) => (queue && queue[list] !== undefined ? ` (${queue[list].toLocaleString("en")})` : "");
+
 export function LocalQueue({ namespace, name, parameters, tick }) {
   const { list = "pending" } = parameters;
   const parts = ["localqueues", namespace, name];
-  const answer = useAnswer(parts.map(encodeURIComponent).join("/"), tick);
+  const path = parts.map(encodeURIComponent).join("/");
+  const answer = useAnswer(path, tick);
   return (
     <>
       <p class="crumbs"><a href={to(["localqueues"])}>LocalQueues</a> <a href={to(["localqueues"], { namespace })}>{namespace}</a></p>
@@ -78,14 +82,10 @@ export function LocalQueue({ namespace, name, parameters, tick }) {
         )}
       </Answered>
       <section>
-        <h2 class="tabs">
-          {lists.map(([id, title]) => (
-            <a key={id} href={to(parts, { ...parameters, list: id, state: "", offset: 0 })} aria-current={id === list ? "true" : undefined}>
-              {title}{answer.data && ` (${answer.data[id].toLocaleString("en")})`}
-            </a>
-          ))}
-        </h2>
-        <Workloads parts={parts} list={list} parameters={parameters} tick={tick} />
+        <Tabs label="Parts of the LocalQueue" tabs={lists.map(([id, title]) => [id, title + count(answer.data, id)])} current={list} link={(id) => to(parts, { ...parameters, list: id, state: "", offset: 0 })} />
+        {list === "settings" || list === "yaml"
+          ? <Settings path={path} isText={list === "yaml"} />
+          : <Workloads parts={parts} list={list} parameters={parameters} tick={tick} />}
       </section>
     </>
   );

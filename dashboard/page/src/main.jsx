@@ -59,12 +59,12 @@ function View({ route, tick, about, theme }) {
     return <Queue key={first} name={first} parameters={route.parameters} tick={tick} theme={theme} />;
   }
   if (kind === "jobsets" && second !== undefined) {
-    return <JobSet key={first + "/" + second} namespace={first} name={second} tick={tick} />;
+    return <JobSet key={first + "/" + second} namespace={first} name={second} parameters={route.parameters} tick={tick} />;
   }
   if (kind === "jobsets" && first === undefined) {
     return <JobSets parameters={route.parameters} tick={tick} states={about.jobSetStates} />;
   }
-  return <p class="error" role="alert">There is no such view. <a href={to(["queues"])}>Queues</a></p>;
+  return <><h1>There is no such view</h1><p class="error" role="alert">Look at the <a href={to(["queues"])}>queues</a>, or search.</p></>;
 }
 
 function Gaps({ about }) {

@@ -1,12 +1,13 @@
 // One ClusterQueue: its quota, its line, and its past usage.
 import { query, useAnswer } from "./api.js";
+import { Settings, Tabs } from "./details.jsx";
 import { amounts, plural } from "./format.js";
 import { Age, Answered, Bars, Choice, Filter, Legend, Message, Nothing, Owner, Pager, Scroll, Start, State } from "./parts.jsx";
 import { Plot } from "./plot.jsx";
 import { localQueueLink, to } from "./route.js";
 
 const limit = 50;
-const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["other", "Not in the queue"], ["usage", "Usage"]];
+const lists = [["pending", "Pending"], ["holding", "Holding quota"], ["other", "Not in the queue"], ["usage", "Usage"], ["settings", "Settings"], ["yaml", "YAML"]];
 const empty = {
   pending: "No quota Workload is pending here.", holding: "No quota Workload holds quota here.", other: "No quota Workload is gated, deactivated or backing off here.",
 };
@@ -20,14 +21,10 @@ export function Queue({ name, parameters, tick, theme }) {
       <h1>ClusterQueue {name}</h1>
       <Answered answer={answer}>{(queue) => <Facts queue={queue} />}</Answered>
       <section>
-        <h2 class="tabs">
-          {lists.map(([id, title]) => (
-            <a key={id} href={to(["queues", name], { ...parameters, list: id, state: "", offset: 0 })} aria-current={id === list ? "true" : undefined}>{title}</a>
-          ))}
-        </h2>
-        {list === "usage" ? answer.data && <Usage queue={answer.data} theme={theme} /> : (
-          <Workloads parts={["queues", name]} list={list} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />
-        )}
+        <Tabs label="Parts of the ClusterQueue" tabs={lists} current={list} link={(id) => to(["queues", name], { ...parameters, list: id, state: "", offset: 0 })} />
+        {list === "usage" && answer.data && <Usage queue={answer.data} theme={theme} />}
+        {(list === "settings" || list === "yaml") && <Settings path={"queues/" + encodeURIComponent(name)} isText={list === "yaml"} />}
+        {list in empty && <Workloads parts={["queues", name]} list={list} parameters={parameters} tick={tick} order={answer.data && answer.data.order} />}
       </section>
     </>
   );

@@ -72,8 +72,8 @@ export function Search() {
         <ul id="found" role="listbox">
           {found.length === 0 && <li class="quiet">Nothing found</li>}
           {found.map((f, i) => (
-            <li key={f.kind + "/" + f.namespace + "/" + f.name} id={"found-" + i} role="option" aria-selected={i === at}>
-              <a href={linkOf(f)} tabIndex={-1} onClick={(e) => { e.preventDefault(); open(f); }}><span class="quiet">{f.kind}</span> {f.namespace ? f.namespace + "/" : ""}{f.name}</a>
+            <li key={f.kind + "/" + f.namespace + "/" + f.name} id={"found-" + i} class="result" role="option" aria-selected={i === at} onClick={() => open(f)}>
+              <span class="quiet">{f.kind}</span> {f.namespace ? f.namespace + "/" : ""}{f.name}
             </li>
           ))}
         </ul>

@@ -51,6 +51,10 @@ var _ = Describe("The dashboard of the manager", func() {
 		open(ctx, managerAddress, "jobsets/team-vision/large")
 		see(ctx, "JobSet large", "WaitingForQuota", "Missing quota", "Any one of these would let it in:",
 			"raise nominalQuota of nvidia.com/gpu of flavor a100 in a ClusterQueue that you may not read, from 16 to ", "From a snapshot taken")
+		open(ctx, managerAddress, "jobsets/team-vision/fine-tune?list=pods")
+		see(ctx, "fine-tune-train-0-0", "Running")
+		open(ctx, managerAddress, "jobsets/team-vision/fine-tune?list=events")
+		see(ctx, "StageReleased", "Job fine-tune-train-0")
 		open(ctx, managerAddress, "jobsets/team-speech/secret-model")
 		see(ctx, "not found")
 		var cookies, text string

@@ -81,6 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	serves := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	managerAddress = "https://" + serves + "/"
+	Expect(env.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(env.Root, "config/dashboard"))).To(Succeed())
 	manager, err := env.StartManager(suite, testenv.ManagerOptions{Settings: map[string]any{
 		"dashboard":     map[string]any{"enable": true, "bindAddress": serves},
 		"expectedStart": map[string]any{"interval": "1s"},
