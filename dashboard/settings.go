@@ -200,7 +200,7 @@ func clusterQueueAnnotations(q *kueue.ClusterQueue) []Setting {
 		{apis.PreemptionNoticeAnnotation, fromConfiguration, "How long a stage runs on after notice of its preemption; preemption.notice of the configuration."},
 		{apis.ReserveAfterAnnotation, fromConfiguration, "After this time quota is reserved for a stage that waits; reservation.after of the configuration."},
 		{apis.CoStartAnnotation, fromConfiguration, "How long quota is reserved for stages that start together; coStart.reserveFor of the configuration."},
-		{apis.EngineAnnotation, "", "Who admits in its cohort tree beside Kueue."},
+		{apis.EngineAnnotation, "", "The engine that admits in its cohort tree beside Kueue."},
 		{apis.StopPolicyAnnotation, "", "The stop policy where Tranche admits beside Kueue."},
 	})...)
 }

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +51,7 @@ var _ = Describe("The tabs of a view", func() {
 			g.Expect(window.Run(ctx, `return [...document.querySelectorAll("table.pods tr:has(td.name) td")].slice(1, 5).map((td) => td.innerText)`, &cells)).To(Succeed())
 			g.Expect(cells).To(Equal([]string{"train", "Running", "1/1", "0"}), "what runs comes before what has ended")
 		}).WithContext(ctx).Should(Succeed())
-		seeElement(ctx, "table.pods td.node", nodeOf(ctx, "team-vision", "fine-tune-train-0-0"))
+		seeElement(ctx, "table.pods td.node", nodeOf(ctx, "team-vision", "fine-tune-train-0"))
 		Expect(window.Run(ctx, `const s = document.querySelector("main .filters select"); s.value = "download"; s.dispatchEvent(new Event("change"))`, nil)).To(Succeed())
 		see(ctx, "1–1 of 1 pod", "fine-tune-download-0-0", "Succeeded")
 		openTab(ctx, "Events")
@@ -78,6 +79,8 @@ var _ = Describe("The tabs of a view", func() {
 			Expect(env.Admin.Create(ctx, js)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(env.Admin.Delete(ctx, js)).To(Succeed()) }, NodeTimeout(patience))
 		}
+		// An open page would report that a JobSet is gone.
+		DeferCleanup(func(ctx SpecContext) { Expect(window.Open(ctx, "about:blank")).To(Succeed()) }, NodeTimeout(patience))
 		open(ctx, address, "jobsets/team-limits/refused")
 		see(ctx, "Its pods are not all ready:", "Job refused-train-0 lacks pods: FailedCreate: ", "exceeded quota: no-pods")
 		open(ctx, address, "jobsets/team-speech/stuck")
@@ -87,15 +90,11 @@ var _ = Describe("The tabs of a view", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// nodeOf returns the node of the first pod whose name begins with a prefix.
-func nodeOf(ctx context.Context, namespace, prefix string) string {
+// nodeOf returns the node of the only pod of a Job.
+func nodeOf(ctx context.Context, namespace, job string) string {
 	GinkgoHelper()
 	var pods corev1.PodList
-	Expect(env.Admin.List(ctx, &pods)).To(Succeed())
-	for i := range pods.Items {
-		if pods.Items[i].Namespace == namespace && len(pods.Items[i].Name) > len(prefix) && pods.Items[i].Name[:len(prefix)] == prefix {
-			return pods.Items[i].Spec.NodeName
-		}
-	}
-	return ""
+	Expect(env.Admin.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: job})).To(Succeed())
+	Expect(pods.Items).To(HaveLen(1))
+	return pods.Items[0].Spec.NodeName
 }
