@@ -67,7 +67,7 @@ var _ = Describe("The overview", func() {
 		})
 		url := serveStore(server.About{IsSynced: true}, store, nil)
 		DeferCleanup(func(ctx SpecContext) { Expect(window.Resize(ctx, 1400, 900)).To(Succeed()) }, NodeTimeout(patience))
-		for _, width := range []int{1400, 420} {
+		for _, width := range []int{420, 1400} {
 			Expect(window.Resize(ctx, width, 900)).To(Succeed())
 			open(ctx, url, "overview")
 			see(
@@ -83,7 +83,6 @@ var _ = Describe("The overview", func() {
 			Expect(overflow).To(BeZero(), "a window of %d pixels moves sideways", width)
 			Expect(window.Run(ctx, `return document.querySelectorAll(".accelerator .plot canvas").length`, &plots)).To(Succeed())
 			Expect(plots).To(Equal(2))
-			take(ctx, fmt.Sprintf("overview-%d.png", width))
 			// The resource of a bar is not hidden by the name of its flavor, and no name of a view breaks.
 			var isCut, breaks bool
 			Expect(window.Run(ctx, `const r = document.querySelector(".accelerator:last-child h3 b").getBoundingClientRect(); return r.right > innerWidth || r.left < 0`, &isCut)).To(Succeed())
@@ -91,6 +90,7 @@ var _ = Describe("The overview", func() {
 			Expect(window.Run(ctx, `return [...document.querySelectorAll("header nav a")].some((a) => a.getClientRects().length > 1)`, &breaks)).To(Succeed())
 			Expect(breaks).To(BeFalse())
 		}
+		take(ctx, "overview.png")
 		// The times of messages are local, and UIDs are left out.
 		open(ctx, url, "queues/q?list=holding")
 		see(ctx, "The pods end at ", "to accommodate a workload due to prioritization")
