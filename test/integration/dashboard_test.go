@@ -26,9 +26,9 @@ import (
 	"k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/dashboard/access"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -167,7 +167,7 @@ var _ = Describe("The dashboard of the manager", Ordered, func() {
 		Eventually(func(g Gomega) {
 			as, err := env.As("system:serviceaccount:default:looks-at-jobsets")
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(as.Get(ctx, types.NamespacedName{Namespace: mine, Name: "fine-tune"}, &jobset.JobSet{})).To(Succeed())
+			g.Expect(as.Get(ctx, types.NamespacedName{Namespace: mine, Name: "fine-tune"}, &jobsetapi.JobSet{})).To(Succeed())
 		}).WithContext(ctx).Should(Succeed())
 		for path, parts := range map[string][4]string{
 			"jobsets/" + mine + "/fine-tune/yaml":         {"kind: JobSet", "kind: JobSet", "kind: JobSet", "not found"},
