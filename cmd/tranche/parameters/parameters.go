@@ -41,7 +41,7 @@ func Read(ctx context.Context, reader client.Reader, mode configapi.Mode) (map[s
 	found, from := map[string]string{}, map[string]string{}
 	for _, policy := range wanted {
 		if err := get(ctx, reader, policy); err != nil {
-			return nil, fmt.Errorf("%w; install config/policies and config/rbac first, or upgrade the chart again", err)
+			return nil, err
 		}
 		for name, value := range policies.Constants(policy) {
 			at := policy.GetKind() + " " + policy.GetName()
@@ -117,7 +117,7 @@ func newPolicy(kind, name string) *unstructured.Unstructured {
 func get(ctx context.Context, reader client.Reader, policy *unstructured.Unstructured) error {
 	name := policy.GetName()
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
-		return fmt.Errorf("read %s %s: %w", policy.GetKind(), name, err)
+		return fmt.Errorf("read %s %s: %w; install config/policies and config/rbac first, or upgrade the chart", policy.GetKind(), name, err)
 	}
 	return nil
 }
