@@ -44,6 +44,10 @@ kueue: ## Build Kueue's manager and command line, which test/kueue runs beside T
 schedulers: ## Build Coscheduling and Volcano, which test/e2e/gang runs beside the scheduler of Kubernetes (minutes, once).
 	@cd test/cluster && go run ./build -schedulers
 
+.PHONY: previous
+previous: ## Build the release before, whose commit test/cluster/previous names, for the tests of an upgrade.
+	@cd test/cluster && go run ./build -previous > /dev/null
+
 .PHONY: demo
 demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running, KUEUE=1 shows them beside Kueue, and a takeover.
 	@cd test/cluster && go run ./build -with ../.. -version '$(VERSION)' > /dev/null
@@ -82,7 +86,7 @@ screenshots: cluster build browser axe ## Take the screenshots of docs/dashboard
 	SCREENSHOTS=$(CURDIR)/docs/images $(GO_TEST) -count=1 ./test/e2e/dashboard
 
 .PHONY: test
-test: cluster kueue schedulers build race browser axe node test-unit test-race fuzz bench-smoke test-manifests ## Run every test, several packages at a time, since each mostly waits. Prints how far it is every 20 seconds.
+test: cluster kueue schedulers previous build race browser axe node test-unit test-race fuzz bench-smoke test-manifests ## Run every test, several packages at a time, since each mostly waits. Prints how far it is every 20 seconds.
 	@echo 'Repeat the randomized tests with SEED=$(SEED_OF_TESTS).'
 	SOAK_SEED=$(or $(SOAK_SEED),$(SEED_OF_TESTS)) SOAK_BINARY=$(CURDIR)/bin/tranche-race go run ./test/run
 
@@ -128,7 +132,7 @@ test-integration: cluster kueue build node ## Run the tests of admission policie
 	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
-test-e2e: cluster schedulers build browser axe node ## Run whole JobSets through the real binary on a real control plane.
+test-e2e: cluster schedulers previous build browser axe node ## Run whole JobSets through the real binary on a real control plane.
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/invariants/... ./test/e2e/...
 
 .PHONY: test-kueue

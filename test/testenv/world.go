@@ -41,7 +41,7 @@ type World struct {
 	Plane *controlplane.ControlPlane
 	// Admin may do everything.
 	Admin client.WithWatch
-	// Root is the root of the repository.
+	// Root is the root of the repository, or another directory that has the config and the bin of a release.
 	Root string
 	// AdminKubeconfig is the path of a kubeconfig file for Admin.
 	AdminKubeconfig string
@@ -66,6 +66,11 @@ func StartBare(ctx context.Context, config controlplane.Config) (*World, error) 
 	if err != nil {
 		return nil, err
 	}
+	return StartRelease(ctx, root, config)
+}
+
+// StartRelease does the same for a release whose config and bin are in the directory root.
+func StartRelease(ctx context.Context, root string, config controlplane.Config) (*World, error) {
 	crds := filepath.Join(root, "config", "crd")
 	if config.Kueue != nil {
 		crds = filepath.Join(crds, "jobset.x-k8s.io_jobsets.yaml")
