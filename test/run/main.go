@@ -31,6 +31,7 @@ type job struct {
 var jobs = []job{
 	{"./test/e2e", 2},
 	{pkg: "./test/install"},
+	{pkg: "./test/e2e/upgrade"},
 	{pkg: "./test/e2e/groupstart"},
 	{pkg: "./test/e2e/podgroup"},
 	{pkg: "./test/e2e/gang"},
