@@ -31,7 +31,6 @@ const (
 type reconciler struct {
 	config Config
 	lock   lock
-	// users are the names of both managers, once they are known.
 	// told is the last Event about each ClusterQueue.
 	told map[string]string
 	// waits are those of locked trees for their lock to be in force, by their first ClusterQueue.

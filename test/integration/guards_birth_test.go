@@ -30,7 +30,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
