@@ -160,7 +160,7 @@ func podOrder(row *PodRow) int {
 	return 2
 }
 
-// counts counts the pods of each stage, in the order of the stages.
+// counts returns the pods of each stage, in the order of the stages.
 func (p *Pods) counts() []PodCount {
 	counts := map[string]*PodCount{}
 	nodes := map[string]map[string]bool{}

@@ -130,8 +130,11 @@ func (w *written) expectJobSetAtRest(t *testing.T, js *jobsetapi.JobSet) {
 	}
 	step := stages.Next(s)
 	w.expectNoWrites(t, &step.Step)
+	if step.Start {
+		t.Errorf("JobSet %s: start", js.Name)
+	}
 	for name, n := range map[string]int{
-		"start": count(step.Start), "release Jobs": len(step.ReleaseJobs), "resize Jobs": len(step.ResizeJobs), "hold Jobs": len(step.HoldJobs), "end pods": len(step.EndPods),
+		"release Jobs": len(step.ReleaseJobs), "resize Jobs": len(step.ResizeJobs), "hold Jobs": len(step.HoldJobs), "end pods": len(step.EndPods),
 		"skip Jobs": len(step.SkipJobs), "conclude Jobs": len(step.ConcludeJobs), "recreate Jobs": len(step.RecreateJobs), "restore Jobs": len(step.RestoreJobs),
 		"unpaid": len(step.Unpaid), "complaints": len(step.Complaints), "mark Jobs": len(step.MarkJobs),
 	} {
@@ -190,11 +193,4 @@ func (w *written) expectNoWrites(t *testing.T, step *quotastep.Step) {
 
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-func count(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }

@@ -103,7 +103,7 @@ func TestLacking(t *testing.T) {
 		want    []string
 	}{
 		"none":         {jobs: []string{"suspended", "leaves", "has all", "terminates", "failed"}, warning: refused},
-		"one":          {jobs: []string{"has all", "lacks"}, warning: refused, want: []string{"Job lacks lacks pods: FailedCreate: no lacks"}},
+		"one":          {jobs: []string{"has all", "lacks-too"}, warning: refused, want: []string{"Job lacks-too lacks pods: FailedCreate: no lacks-too"}},
 		"two":          {jobs: []string{"lacks-too", "lacks"}, warning: refused, want: []string{"2 Jobs, such as lacks-too, lack pods: FailedCreate: no lacks-too"}},
 		"not reported": {jobs: []string{"lacks"}, warning: func(*batchv1.Job) string { return "" }},
 	} {

@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"maps"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
@@ -60,9 +62,7 @@ var _ = Describe("The guards of restored objects", func() {
 			job.Labels[apis.HoldLabel] = apis.HoldQueued
 			additions := map[string]string{apis.FlavorNodeLabelsAnnotation: "accelerator", apis.AdmissionAdditionsAnnotation: `{"labels":["x"]}`, apis.SuspendedAnnotation: "true"}
 			job.Annotations = map[string]string{apis.UnnoticedAnnotation: "true", apis.SizeAnnotation: "8", apis.MinParallelismAnnotation: "2", apis.CompletionsEqualAnnotation: "true"}
-			for k, v := range additions {
-				job.Annotations[k] = v
-			}
+			maps.Copy(job.Annotations, additions)
 			job.Spec.Suspend, job.Spec.CompletionMode = new(false), new(batchv1.IndexedCompletion)
 			job.Spec.Template.Labels = map[string]string{apis.PodSetLabel: "main", apis.ClusterQueueLabel: "q", apis.LocalQueueLabel: "main", "x": "y"}
 			Expect(who.Create(ctx, job, client.DryRunAll)).To(Succeed())

@@ -67,6 +67,11 @@ func run(ctx context.Context, tags string) error {
 	if err := checkComplete(ctx, tags); err != nil {
 		return err
 	}
+	jobs, why := available(ctx)
+	if why != "" {
+		fmt.Fprintln(os.Stderr, why)
+		defer fmt.Fprintln(os.Stderr, why)
+	}
 	board, err := newBoard(os.Stdout)
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func ofReleaseBefore(ctx context.Context, reader client.Reader) (map[string]stri
 		return nil, client.IgnoreNotFound(err)
 	}
 	if kind, _, _ := unstructured.NestedString(policy.Object, "spec", "paramKind", "kind"); kind != "ConfigMap" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 	values, err := readConfigMap(ctx, reader)
 	if err == nil && values == nil {

@@ -156,6 +156,20 @@ func record(ctx context.Context, g Gomega) map[string][]byte {
 // renaming replaces what is random: UIDs by the names of the objects, and what follows from a UID in the names of pods and quota Workloads.
 func renaming(g Gomega, all []client.Object) *strings.Replacer {
 	GinkgoHelper()
+	// A quota Workload names one of the pods of its gang: whichever it is, it is the first.
+	named := map[string]bool{}
+	for _, object := range all {
+		named[object.GetLabels()[apis.JobUIDLabel]] = true
+	}
+	slices.SortStableFunc(all, func(a, b client.Object) int {
+		switch isFirst := named[string(a.GetUID())]; {
+		case isFirst == named[string(b.GetUID())]:
+			return 0
+		case isFirst:
+			return -1
+		}
+		return 1
+	})
 	var pairs []string
 	pods := map[string]int{}
 	for _, object := range all {
@@ -234,7 +248,7 @@ func normalized(g Gomega, object client.Object, rename *strings.Replacer) string
 	return tokens.ReplaceAllString(ports.ReplaceAllString(text, "127.0.0.1:8083"), "TOKEN")
 }
 
-// drop removes the fields that are dropped, and conditions that may be there a moment later, or change with the time.
+// drop removes the fields that are dropped, and conditions that may be there a moment later, or change with the time. It sorts the others.
 func drop(tree any) {
 	switch node := tree.(type) {
 	case map[string]any:
@@ -242,6 +256,9 @@ func drop(tree any) {
 			node["conditions"] = slices.DeleteFunc(conditions, func(condition any) bool {
 				kind := condition.(map[string]any)["type"]
 				return kind == string(batchv1.JobSuspended) || kind == "StartExpected"
+			})
+			slices.SortFunc(node["conditions"].([]any), func(a, b any) int {
+				return strings.Compare(a.(map[string]any)["type"].(string), b.(map[string]any)["type"].(string))
 			})
 			if len(node["conditions"].([]any)) == 0 {
 				delete(node, "conditions")

@@ -42,6 +42,7 @@ func counted(ctx context.Context, g Gomega, namespace string) count {
 			c.pending++
 		case corev1.PodSucceeded:
 			c.succeeded++
+		case corev1.PodFailed, corev1.PodUnknown:
 		}
 	}
 	workloads := list(ctx, g, &kueue.WorkloadList{}, namespace)
