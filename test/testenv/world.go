@@ -115,9 +115,7 @@ func (w *World) Install(ctx context.Context) error {
 func (w *World) awaitGuards(ctx context.Context) error {
 	probe := func(ctx context.Context) (bool, error) {
 		js := probeJobSet()
-		js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
-		if err := w.Admin.Create(ctx, js, client.DryRunAll); err != nil || js.Spec.ReplicatedJobs[0].Template.Labels[apis.HoldLabel] == "" ||
-			js.Annotations[apis.StartedAnnotation] != "" {
+		if err := w.Admin.Create(ctx, js, client.DryRunAll); err != nil || js.Spec.ReplicatedJobs[0].Template.Labels[apis.HoldLabel] == "" {
 			return false, nil //nolint:nilerr // not yet in force
 		}
 		forged := probeJobSet()
