@@ -44,10 +44,6 @@ kueue: ## Build Kueue's manager and command line, which test/kueue runs beside T
 schedulers: ## Build Coscheduling and Volcano, which test/e2e/gang runs beside the scheduler of Kubernetes (minutes, once).
 	@cd test/cluster && go run ./build -schedulers
 
-.PHONY: previous
-previous: ## Build the release before, whose commit test/cluster/previous names, for the tests of an upgrade.
-	@cd test/cluster && go run ./build -previous > /dev/null
-
 .PHONY: demo
 demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running, KUEUE=1 shows them beside Kueue, and a takeover.
 	@cd test/cluster && go run ./build -with ../.. -version '$(VERSION)' > /dev/null
@@ -87,7 +83,6 @@ screenshots: cluster build browser axe ## Take the screenshots of docs/dashboard
 
 .PHONY: test
 test: cluster kueue schedulers build race browser axe node test-unit test-race fuzz bench-smoke test-manifests ## Run every test, several packages at a time, since each mostly waits. Prints how far it is every 20 seconds.
-	@$(MAKE) --no-print-directory previous || true # test/run leaves out what needs it, and says so
 	@echo 'Repeat the randomized tests with SEED=$(SEED_OF_TESTS).'
 	SOAK_SEED=$(or $(SOAK_SEED),$(SEED_OF_TESTS)) SOAK_BINARY=$(CURDIR)/bin/tranche-race go run ./test/run
 
@@ -133,7 +128,7 @@ test-integration: cluster kueue build node ## Run the tests of admission policie
 	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
-test-e2e: cluster schedulers previous build browser axe node ## Run whole JobSets through the real binary on a real control plane.
+test-e2e: cluster schedulers build browser axe node ## Run whole JobSets through the real binary on a real control plane.
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/invariants/... ./test/e2e/...
 
 .PHONY: test-kueue
@@ -192,7 +187,7 @@ golden: ## Rewrite the expected output of scenarios and the objects of gangs. Re
 .PHONY: manifests
 manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for tests, and the chart's copies of config.
 	cd tools && go run ./crdgen -root ..
-	{ $(TOOL) kustomize build config/crd && echo --- && cat config/beside/crd/keep_parameters.yaml; } > charts/tranche/files/crds.yaml
+	$(TOOL) kustomize build config/crd > charts/tranche/files/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
 	awk 'FNR == 1 && NR > 1 { print "---" } 1' $(filter-out %/kustomization.yaml,$(wildcard config/beside/policies/*.yaml)) > charts/tranche/files/beside_policies.yaml

@@ -44,7 +44,7 @@ var layers = map[string]string{
 	"controllers/forecast":  "apis queue admission lifecycle snapshot simulator controllers/metrics controllers/internal",
 	"controllers/dashboard": "apis admission dashboard controllers/engine controllers/internal controllers/webserver",
 	"cmd":                   "apis queue admission lifecycle manifest snapshot simulator lint plan shadow dashboard controllers config",
-	"test":                  "apis queue admission lifecycle manifest snapshot simulator lint plan shadow dashboard config",
+	"test":                  "apis queue admission lifecycle manifest snapshot simulator lint plan shadow dashboard",
 }
 
 // pure packages may import these, the layers above, and no more.

@@ -312,7 +312,7 @@ const (
 	GuardsConfigMap = "tranche-guards"
 )
 
-// The names under which schedulers of gangs run, as in their own manifests. The policy tranche-prepare-jobs contains them, too.
+// The names under which schedulers of gangs run, as in their own manifests. The policy tranche-gang-jobs contains them, too.
 const (
 	// CoschedulingScheduler is the profile of scheduler-plugins.
 	CoschedulingScheduler = "scheduler-plugins-scheduler"

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
@@ -44,35 +43,6 @@ func Files(files fs.FS) ([]string, error) {
 		return err
 	})
 	return names, err
-}
-
-// Objects returns the objects of all files, without those that are for kustomize.
-func Objects(files fs.FS) ([]*unstructured.Unstructured, error) {
-	names, err := Files(files)
-	if err != nil {
-		return nil, err
-	}
-	var all []*unstructured.Unstructured
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-		objects, unreadable := Read(name, text)
-		if len(unreadable) > 0 {
-			return nil, unreadable[0]
-		}
-		for _, object := range objects {
-			content, err := object.Content()
-			if err != nil {
-				return nil, err
-			}
-			if object.GVK.Kind != "Kustomization" {
-				all = append(all, &unstructured.Unstructured{Object: content})
-			}
-		}
-	}
-	return all, nil
 }
 
 // Read returns the objects of a file, those of lists included, in the order of the file. Documents that are not readable do not hide others.

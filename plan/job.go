@@ -93,7 +93,7 @@ func hasSizeOf(a, b *batchv1.Job) bool {
 }
 
 // resize gives a Job another size. An elastic Job that runs asks for more pods by its annotations, as the admission policy
-// tranche-hold-queued-jobs writes them.
+// tranche-hold-queued-job-growth writes them.
 func resize(before, wanted, merged *batchv1.Job) error {
 	wasSuspended, isSuspended := ptr.Deref(before.Spec.Suspend, false), ptr.Deref(merged.Spec.Suspend, false)
 	if wasSuspended != isSuspended || !wasSuspended && !queuedjob.Elastic(before) {

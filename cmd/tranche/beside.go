@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,14 +32,14 @@ type basis struct {
 	counts     *metrics.Metrics
 	namespaces labels.Selector
 	gangs      *gangobjects.Registry
-	guards     *guards
+	waiting    *corev1.Container
 	fields     *apiwatch.JobSetFields
 }
 
 // jobSets returns the configuration of the stage controller.
 func (b *basis) jobSets(mgr ctrl.Manager) jobset.Config {
 	return jobset.Config{
-		Runner: b.runner, Client: mgr.GetClient(), Recorder: b.recorder, Metrics: b.counts, Namespaces: b.namespaces, Gangs: b.gangs, Waiting: b.guards.waiting, Fields: b.fields,
+		Runner: b.runner, Client: mgr.GetClient(), Recorder: b.recorder, Metrics: b.counts, Namespaces: b.namespaces, Gangs: b.gangs, Waiting: b.waiting, Fields: b.fields,
 		Devices:          admission.DevicesOf(&b.config.Resources),
 		Charges:          admission.ConfigOf(b.config).Charges,
 		Retention:        b.config.ObjectRetentionPolicies.Workloads,
@@ -52,7 +53,7 @@ func (b *basis) jobSets(mgr ctrl.Manager) jobset.Config {
 // groupStarts returns the configuration of the controller of groups that start together.
 func (b *basis) groupStarts() groupstart.Config {
 	return groupstart.Config{
-		Metrics: b.counts, Namespaces: b.namespaces, WithoutQueueName: *b.config.ManageJobSetsWithoutQueueName, Injected: b.guards.waiting != nil, Server: b.config.GroupStart,
+		Metrics: b.counts, Namespaces: b.namespaces, WithoutQueueName: *b.config.ManageJobSetsWithoutQueueName, Injected: b.waiting != nil, Server: b.config.GroupStart,
 	}
 }
 
@@ -74,7 +75,7 @@ func addBesideControllers(ctx context.Context, mgr ctrl.Manager, b *basis) error
 		queues.FeedWithManager(ctx, mgr, queues.Config{Runner: b.runner, Devices: admission.DevicesOf(&b.config.Resources)}),
 		jobset.SetupWithManager(ctx, mgr, jobSets),
 		takeover.SetupWithManager(mgr, takeover.Config{
-			Runner: b.runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: b.recorder, User: b.guards.manager, KueueUser: b.guards.kueueManager,
+			Runner: b.runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: b.recorder,
 		}),
 		groupstart.SetupWithManager(ctx, mgr, b.groupStarts()),
 		dashboard.SetupWithManager(ctx, mgr, dashboard.Config{Settings: b.config.Dashboard, Engine: throttle, Version: versionText()}),

@@ -16,46 +16,38 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/cmd/tranche/parameters"
 	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
-// guards are what the manager knows about the admission policies.
-type guards struct {
-	// manager and kueueManager are the user names of both managers. Where Tranche admits, the second is empty.
-	manager, kueueManager string
-	// waiting is the container that the policies add to pods of groups, or nil if they add none.
-	waiting *corev1.Container
-}
-
 // checkGuards checks that the admission policies recognize this manager. Otherwise they would turn each of its releases into a no-op,
-// without an error.
-func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi.Configuration) (*guards, error) {
+// without an error. It returns the container that the policies add to pods of groups, or nil if they add none.
+func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi.Configuration) (*corev1.Container, error) {
 	c, err := client.New(restConfig, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	values, err := parameters.Read(ctx, c, config.Mode)
-	if err != nil {
-		return nil, fmt.Errorf("read the parameters of the admission policies: %w", err)
+	var guards corev1.ConfigMap
+	key := client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}
+	if err := c.Get(ctx, key, &guards); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w; install config/policies first", key, err)
 	}
 	var review authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &review); err != nil {
 		return nil, fmt.Errorf("ask the API server for the user name of the manager: %w", err)
 	}
-	if self := review.Status.UserInfo.Username; values["manager"] != self {
-		return nil, fmt.Errorf("the parameter manager of the admission policies is %q, but this manager runs as user %q: change the parameter, or run the manager as the user that it names",
-			values["manager"], self)
+	if self := review.Status.UserInfo.Username; guards.Data["manager"] != self {
+		return nil, fmt.Errorf("data.manager of ConfigMap %s is %q, but this manager runs as user %q: change data.manager, or run the manager as the user that it names",
+			key, guards.Data["manager"], self)
 	}
-	if held := values["manageJobSetsWithoutQueueName"] == "true"; held != *config.ManageJobSetsWithoutQueueName {
-		return nil, fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in the parameters of the admission policies: make them equal",
-			*config.ManageJobSetsWithoutQueueName, held)
+	if held := guards.Data["manageJobSetsWithoutQueueName"] == "true"; held != *config.ManageJobSetsWithoutQueueName {
+		return nil, fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
+			*config.ManageJobSetsWithoutQueueName, held, key)
 	}
-	if err := checkKueueManager(values["kueueManager"], config.Mode); err != nil {
+	if err := checkKueueManager(&guards, config.Mode); err != nil {
 		return nil, err
 	}
-	if err := checkMode(ctx, c, config.Mode, values["kueueManager"]); err != nil {
+	if err := checkMode(ctx, c, config.Mode, guards.Data["kueueManager"]); err != nil {
 		return nil, err
 	}
 	lock := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.TakeoverConfigMap}}
@@ -66,26 +58,30 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 		return nil, err
 	}
 	// The pods name gangs because of the policies, and the manager creates the objects that they name.
-	if err := checkGangs(values, &config.Gang); err != nil {
+	if err := checkGangs(&guards, &config.Gang); err != nil {
 		return nil, err
 	}
-	if err := checkAccelerators(values["accelerators"], config.CoStart.Accelerators); err != nil {
+	if err := checkAccelerators(&guards, config.CoStart.Accelerators); err != nil {
 		return nil, err
 	}
-	if err := policies.CheckLimits(values); err != nil {
-		return nil, err
+	if err := policies.CheckLimits(guards.Data); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w", key, err)
 	}
-	waiting, err := waitingContainer(values)
-	return &guards{manager: values["manager"], kueueManager: values["kueueManager"], waiting: waiting}, err
+	waiting, err := waitingContainer(guards.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w", key, err)
+	}
+	return waiting, nil
 }
 
 // checkKueueManager checks that the policies are those of the mode: beside Kueue they let its manager do what they refuse otherwise.
-func checkKueueManager(named string, mode configapi.Mode) error {
+func checkKueueManager(guards *corev1.ConfigMap, mode configapi.Mode) error {
+	key, named := client.ObjectKeyFromObject(guards), guards.Data["kueueManager"]
 	switch {
 	case mode == configapi.ModeBeside && named == "":
-		return fmt.Errorf("mode is %s in the configuration, but the parameter kueueManager of the admission policies is empty: install config/beside, or set it to the user name of Kueue's manager", mode)
+		return fmt.Errorf("mode is %s in the configuration, but data.kueueManager of ConfigMap %s is empty: install config/beside, or set it to the user name of Kueue's manager", mode, key)
 	case mode != configapi.ModeBeside && named != "":
-		return fmt.Errorf("mode is %s in the configuration, but the parameter kueueManager of the admission policies is %q: install config/default, or set mode to Beside", mode, named)
+		return fmt.Errorf("mode is %s in the configuration, but data.kueueManager of ConfigMap %s is %q: install config/default, or set mode to Beside", mode, key, named)
 	}
 	return nil
 }
@@ -119,7 +115,7 @@ func waitingContainer(data map[string]string) (*corev1.Container, error) {
 		}
 		quantity, err := resource.ParseQuantity(data[key])
 		if err != nil || quantity.Sign() < 0 {
-			return nil, fmt.Errorf("the parameter %s of the admission policies is %q, must be a quantity such as 16Mi, or empty", key, data[key])
+			return nil, fmt.Errorf("data.%s is %q, must be a quantity such as 16Mi, or empty", key, data[key])
 		}
 		amounts[name] = quantity
 	}
@@ -128,8 +124,8 @@ func waitingContainer(data map[string]string) (*corev1.Container, error) {
 
 // checkAccelerators checks that the policies and the manager count the same resources as accelerators, in any order: otherwise pods could hold some without
 // a queue where one is required, or would be refused for others.
-func checkAccelerators(parameter string, counted []corev1.ResourceName) error {
-	named := strings.FieldsFunc(parameter, func(r rune) bool { return r == '\n' })
+func checkAccelerators(guards *corev1.ConfigMap, counted []corev1.ResourceName) error {
+	named := strings.FieldsFunc(guards.Data["accelerators"], func(r rune) bool { return r == '\n' })
 	wanted := make([]string, len(counted))
 	for i, name := range counted {
 		wanted[i] = string(name)
@@ -137,22 +133,24 @@ func checkAccelerators(parameter string, counted []corev1.ResourceName) error {
 	slices.Sort(named)
 	slices.Sort(wanted)
 	if !slices.Equal(slices.Compact(named), slices.Compact(wanted)) {
-		return fmt.Errorf("coStart.accelerators is %q in the configuration, but the parameter accelerators of the admission policies is %q: make them equal", wanted, named)
+		return fmt.Errorf("coStart.accelerators is %q in the configuration, but accelerators is %q in ConfigMap %s: make them equal",
+			wanted, named, client.ObjectKeyFromObject(guards))
 	}
 	return nil
 }
 
 // checkGangs checks that the pods of gangs use the scheduler for which the manager creates gang objects: the policies prepare the Jobs.
-func checkGangs(values map[string]string, gangs *configapi.Gang) error {
-	if named := cmp.Or(values["gangProvider"], string(configapi.GangProviderNone)); named != string(gangs.Provider) {
-		return fmt.Errorf("gang.provider is %s in the configuration, but the parameter gangProvider of the admission policies is %q: make them equal", gangs.Provider, named)
+func checkGangs(guards *corev1.ConfigMap, gangs *configapi.Gang) error {
+	key := client.ObjectKeyFromObject(guards)
+	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(gangs.Provider) {
+		return fmt.Errorf("gang.provider is %s in the configuration, but gangProvider is %q in ConfigMap %s: make them equal", gangs.Provider, named, key)
 	}
 	byDefault := configapi.Configuration{}
 	byDefault.SetDefaults()
 	wanted := gangs.SchedulerName(gangs.Provider)
-	if named := cmp.Or(values["gangSchedulerName"], byDefault.Gang.SchedulerName(gangs.Provider)); named != wanted {
-		return fmt.Errorf("the schedulerName of %s is %q in the configuration, but the parameter gangSchedulerName of the admission policies is %q: make them equal",
-			gangs.Provider, wanted, named)
+	if named := cmp.Or(guards.Data["gangSchedulerName"], byDefault.Gang.SchedulerName(gangs.Provider)); named != wanted {
+		return fmt.Errorf("the schedulerName of %s is %q in the configuration, but gangSchedulerName is %q in ConfigMap %s: make them equal",
+			gangs.Provider, wanted, named, key)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestKueueManager(t *testing.T) {
 		"beside Kueue":                            {configapi.ModeBeside, "kueue", ""},
 		"beside, with the policies without Kueue": {configapi.ModeBeside, "", "install config/beside"},
 	} {
-		err := checkKueueManager(c.user, c.mode)
+		err := checkKueueManager(&corev1.ConfigMap{Data: map[string]string{"kueueManager": c.user}}, c.mode)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -60,12 +60,12 @@ func TestTakeovers(t *testing.T) {
 // The policies refuse pods with accelerators, which the manager counts, too.
 func TestAccelerators(t *testing.T) {
 	for named, isEqual := range map[string]bool{"": false, "a": false, "a\nb": true, "b\na\n": true, "a\nc": false, "a\nb\nc": false} {
-		err := checkAccelerators(named, []corev1.ResourceName{"b", "a"})
+		err := checkAccelerators(&corev1.ConfigMap{Data: map[string]string{"accelerators": named}}, []corev1.ResourceName{"b", "a"})
 		if (err == nil) != isEqual || err != nil && !strings.Contains(err.Error(), "coStart.accelerators is") {
 			t.Errorf("%q: %v", named, err)
 		}
 	}
-	if err := checkAccelerators("", nil); err != nil {
+	if err := checkAccelerators(&corev1.ConfigMap{}, nil); err != nil {
 		t.Errorf("by default: %v", err)
 	}
 }
@@ -89,8 +89,8 @@ func TestWaitingContainer(t *testing.T) {
 				Name: "group-scheduling-init", Image: "tranche", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
 			},
 		},
-		"invalid quantity":  {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "much"}, wantErr: `the parameter groupStartCPU of the admission policies is "much"`},
-		"negative quantity": {data: map[string]string{"groupStartImage": "tranche", "groupStartMemory": "-1"}, wantErr: `the parameter groupStartMemory of the admission policies is "-1"`},
+		"invalid quantity":  {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "much"}, wantErr: `data.groupStartCPU is "much"`},
+		"negative quantity": {data: map[string]string{"groupStartImage": "tranche", "groupStartMemory": "-1"}, wantErr: `data.groupStartMemory is "-1"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -27,11 +27,9 @@ const oldestKueue = 19
 type kueueWatch struct{ cache cache.Informers }
 
 // watchKueue adds a kueueWatch to a manager, or in the mode Beside, in which Kueue's manager may be uninstalled while this one runs, an apiwatch.ProblemWatch.
-func watchKueue(mgr ctrl.Manager, mode configapi.Mode, user string) error {
+func watchKueue(mgr ctrl.Manager, mode configapi.Mode) error {
 	if mode == configapi.ModeBeside {
-		find := func(ctx context.Context) (events.Event, error) {
-			return findKueueProblem(ctx, mgr.GetAPIReader(), user)
-		}
+		find := func(ctx context.Context) (events.Event, error) { return findKueueProblem(ctx, mgr.GetAPIReader()) }
 		return mgr.Add(&apiwatch.ProblemWatch{Find: find, Recorder: mgr.GetEventRecorder("tranche")})
 	}
 	return mgr.Add(&kueueWatch{mgr.GetCache()})

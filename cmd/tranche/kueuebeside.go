@@ -7,12 +7,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/takeover"
 )
 
-// findKueueProblem returns the problem with Kueue's manager, which has a user name, as an Event. That without a reason is none.
-func findKueueProblem(ctx context.Context, reader client.Reader, user string) (events.Event, error) {
+// findKueueProblem returns the problem with Kueue's manager as an Event. That without a reason is none.
+func findKueueProblem(ctx context.Context, reader client.Reader) (events.Event, error) {
+	guards := apiwatch.GuardsConfigMap()
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(guards), guards); err != nil {
+		return events.Event{}, fmt.Errorf("read ConfigMap %s: %w", apis.GuardsConfigMap, err)
+	}
 	webhooks, err := listWebhooks(ctx, reader)
 	if err != nil {
 		return events.Event{}, err
@@ -20,7 +26,7 @@ func findKueueProblem(ctx context.Context, reader client.Reader, user string) (e
 	if !isInstalled(webhooks) {
 		return events.KueueMissing(), nil
 	}
-	version, err := takeover.KueueVersion(ctx, reader, user)
+	version, err := takeover.KueueVersion(ctx, reader, guards.Data["kueueManager"])
 	if err != nil || !isUntested(version) {
 		return events.Event{}, err
 	}

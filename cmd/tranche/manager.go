@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -50,9 +51,8 @@ func newManagerCommand() *cobra.Command {
 		Use:   "manager",
 		Short: "Run the manager",
 		Long: "Run the manager, which plans the stages of queued JobSets, admits each stage when its quota fits, and releases its Jobs.\n" +
-			"The manager needs the permissions in config/rbac, and must run as the user that the admission policies name.\n\n" +
-			"It ends when its configuration file, or the APIs that it relies on, have changed, and must be restarted then, as Kubernetes does.\n\n" +
-			"Exit code: 0 if a signal stopped it; 1 after an error or a change; 2 on wrong flags.",
+			"The manager needs the permissions in config/rbac, and must run as the user that the ConfigMap tranche-guards names.\n\n" +
+			"Exit code: 0 if a signal stopped it; 1 after an error; 2 on wrong flags.",
 		Example: "  tranche manager --config /etc/tranche/config.yaml\n  tranche manager --config config.yaml --kubeconfig ~/.kube/config",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +85,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err := crds.missing(); err != nil {
 		return err
 	}
-	guards, err := checkGuards(ctx, restConfig, config)
+	waiting, err := checkGuards(ctx, restConfig, config)
 	if err != nil {
 		return err
 	}
@@ -97,18 +97,11 @@ func runManager(ctx context.Context, flags managerFlags) error {
 		return fmt.Errorf("set up the ports: %w", err)
 	}
 	counts := metrics.New(metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect})
-	if err := addControllers(ctx, mgr, config, guards, counts); err != nil {
+	if err := addControllers(ctx, mgr, config, waiting, counts); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
-	if err := watchKueue(mgr, config.Mode, guards.kueueManager); err != nil {
+	if err := watchKueue(mgr, config.Mode); err != nil {
 		return fmt.Errorf("set up the search for Kueue's manager: %w", err)
-	}
-	err = watchConfig(mgr, flags.config, config, func(ctx context.Context, config *configapi.Configuration) error {
-		_, err := checkGuards(ctx, restConfig, config)
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
 		return fmt.Errorf("set up the readiness check: %w", err)
@@ -118,7 +111,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 }
 
 // addControllers connects all controllers with the one engine.
-func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, guards *guards, counts *metrics.Metrics) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container, counts *metrics.Metrics) error {
 	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
@@ -138,7 +131,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	b := &basis{config: config, runner: runner, recorder: recorder, counts: counts, namespaces: namespaces, gangs: gangs, guards: guards, fields: apiwatch.NewJobSetFields(mgr.GetCache(), counts)}
+	b := &basis{config: config, runner: runner, recorder: recorder, counts: counts, namespaces: namespaces, gangs: gangs, waiting: waiting, fields: apiwatch.NewJobSetFields(mgr.GetCache(), counts)}
 	if err := b.fields.SetupWithManager(mgr); err != nil {
 		return err
 	}

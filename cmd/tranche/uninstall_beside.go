@@ -7,26 +7,27 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/cmd/tranche/parameters"
 )
 
-// findKueue determines whether the queues belong to Kueue: then their finalizers and CRDs are not removed. The policies say so, but they
-// have usually been deleted; Kueue's webhooks say so as well.
+// findKueue determines whether the queues belong to Kueue: then their finalizers and CRDs are not removed. The ConfigMap of the policies says so, but it
+// has usually been deleted with them; Kueue's webhooks say so as well.
 func (c *cluster) findKueue(ctx context.Context, found *inventory) error {
-	user, err := parameters.KueueManager(ctx, c)
-	if err != nil {
-		return err
+	var guards corev1.ConfigMap
+	err := c.Get(ctx, client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}, &guards)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap %s: %w", apis.GuardsConfigMap, err)
 	}
 	webhooks, err := listWebhooks(ctx, c)
 	if err != nil {
 		return err
 	}
-	found.hasKueue = user != "" || slices.ContainsFunc(webhooks, isOfKueue)
+	found.hasKueue = guards.Data["kueueManager"] != "" || slices.ContainsFunc(webhooks, isOfKueue)
 	return nil
 }
 

@@ -57,13 +57,13 @@ func (w *ProblemWatch) report(problem events.Event, now time.Time) {
 		log.Info("The problem has ended", "reason", w.problem.Reason)
 	} else {
 		log.Info("Problem of the cluster", "reason", problem.Reason, "message", problem.Message)
-		problem.Emit(w.Recorder, guardsConfigMap())
+		problem.Emit(w.Recorder, GuardsConfigMap())
 	}
 	w.problem, w.reportedAt = problem, now
 }
 
-// guardsConfigMap returns the ConfigMap with the parameters of the admission policies, without its data: Events about the installation are on it.
-func guardsConfigMap() *corev1.ConfigMap {
+// GuardsConfigMap returns the ConfigMap that names Kueue's manager, without its data: Events about that are on it.
+func GuardsConfigMap() *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap},
 	}

@@ -301,12 +301,6 @@ func JobSetFieldsMissing(fields []string) Event {
 		"lose these fields, and those with startupPolicyOrder InOrder are refused. Apply Tranche's CRD again (config/crd, or config/beside/crd beside Kueue)", strings.Join(fields, ", "))
 }
 
-// ConfigurationInvalid reports that the manager would not start with its configuration file, which has changed.
-func ConfigurationInvalid(why error) Event {
-	return warning("ConfigurationInvalid", "Watch", "The manager continues with the configuration with which it has started, because it would not start with the changed one: %v. Correct the configuration: "+
-		"the manager then restarts with it", why)
-}
-
 // KueueUntested reports that Kueue's manager has a version beside which Tranche is not tested.
 func KueueUntested(version, tested string) Event {
 	return warning("KueueUntested", "Watch", "Kueue's manager has version %s, and Tranche is tested beside %s: it goes on, but takes no cohort tree over. Install %s, or try staged JobSets on a test cluster first",

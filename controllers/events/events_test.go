@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -108,7 +107,6 @@ func all() []struct {
 		{"ClusterQueue", events.HandedBack()},
 		{"ConfigMap tranche-guards", events.KueueMissing()},
 		{"ConfigMap tranche-guards", events.JobSetFieldsMissing([]string{"spec.startupPolicy.rules", "spec.gangConfig"})},
-		{"ConfigMap tranche-guards", events.ConfigurationInvalid(errors.New(`read the configuration /etc/tranche/config.yaml: stageAdmission: Unsupported value: "Fast"`))},
 		{"ConfigMap tranche-guards", events.KueueUntested("v0.20.1", "v0.19.x")},
 		{"JobSet, Job, pod of a gang", events.AcceleratorsUncharged("16 nvidia.com/gpu", "8")},
 		{"ClusterQueue", events.LedgerMismatch("8 nvidia.com/gpu of flavor a100", "quota Workload team-a/train holds 16", "the charge was corrected")},

@@ -118,7 +118,7 @@ func areReleased(notice *barrier.Notice, signals []string) bool {
 func (s *snapshot) state(notice *barrier.Notice) (reason, message string) {
 	switch t := &s.groupCounts; {
 	case t.unaware != "":
-		return jobsetstatus.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others, because the admission policy tranche-prepare-jobs was not"+
+		return jobsetstatus.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others, because the admission policy tranche-group-jobs was not"+
 			" installed when the Job was created; delete the JobSet and submit it again", t.unaware)
 	case notice.HasStarted:
 		return jobsetstatus.GroupReleased, fmt.Sprintf("all %d pods of the group had started", t.pods)

@@ -35,6 +35,15 @@ func (l *lock) read(ctx context.Context) (*corev1.ConfigMap, error) {
 	return held, nil
 }
 
+// users returns the names of both managers, as the policies know them.
+func (l *lock) users(ctx context.Context) (map[string]string, error) {
+	var guards corev1.ConfigMap
+	if err := l.live.Get(ctx, client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}, &guards); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", apis.GuardsConfigMap, err)
+	}
+	return map[string]string{"manager": guards.Data["manager"], "kueueManager": guards.Data["kueueManager"]}, nil
+}
+
 // write writes the data of the ConfigMap, unless it has them or another client has written it since it was read.
 func (l *lock) write(ctx context.Context, held *corev1.ConfigMap, data map[string]string) error {
 	if maps.Equal(held.Data, data) && held.ResourceVersion != "" {

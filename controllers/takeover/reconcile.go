@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ const (
 type reconciler struct {
 	config Config
 	lock   lock
+	// users are the names of both managers, once they are known.
+	users map[string]string
 	// told is the last Event about each ClusterQueue.
 	told map[string]string
 	// waits are those of locked trees for their lock to be in force, by their first ClusterQueue.
@@ -101,8 +104,13 @@ func (r *reconciler) view(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.users == nil {
+		if r.users, err = r.lock.users(ctx); err != nil {
+			return nil, err
+		}
+	}
 	v := &view{held: held, writing: map[string]bool{}}
-	if v.version, err = KueueVersion(ctx, r.config.Live, r.config.KueueUser); err != nil {
+	if v.version, err = KueueVersion(ctx, r.config.Live, r.users["kueueManager"]); err != nil {
 		return nil, err
 	}
 	names := locked(held)
@@ -134,7 +142,7 @@ type step struct {
 
 // next computes what to do.
 func (r *reconciler) next(held *corev1.ConfigMap, trees []admission.Takeover, writing map[string]bool) step {
-	s := step{data: map[string]string{"manager": r.config.User, "kueueManager": r.config.KueueUser}}
+	s := step{data: maps.Clone(r.users)}
 	taken := map[string]bool{}
 	for i := range trees {
 		for _, name := range trees[i].Taken {

@@ -42,8 +42,7 @@ func TestNext(t *testing.T) {
 		"handed back, and still writing": {held: lock(stateLed), writing: map[string]bool{"a": true}, want: map[string]string{"queue.a": stateEnding, "cohort.tree": stateLocked}, moves: true, release: []string{"b"}},
 		"handed back":                    {held: lock(stateEnding), want: map[string]string{}, release: both},
 	} {
-		r := &reconciler{config: Config{User: "tranche", KueueUser: "kueue"}}
-		c.want["manager"], c.want["kueueManager"] = "tranche", "kueue"
+		r := &reconciler{users: map[string]string{}}
 		got := r.next(&corev1.ConfigMap{Data: c.held}, c.trees, c.writing)
 		if diff := cmp.Diff(c.want, got.data); diff != "" {
 			t.Errorf("%s: the lock (-want +got):\n%s", name, diff)

@@ -31,12 +31,10 @@ type Config struct {
 	Live   client.Reader
 	// Recorder emits the Events about ClusterQueues.
 	Recorder k8sevents.EventRecorder
-	// User and KueueUser are the names of the users as which this manager and that of Kueue write.
-	User, KueueUser string
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Client == nil || c.Live == nil || c.Recorder == nil || c.User == "" || c.KueueUser == "" {
+	if c.Runner == nil || c.Client == nil || c.Live == nil || c.Recorder == nil {
 		return errors.New("takeover.Config: all fields are required")
 	}
 	return nil

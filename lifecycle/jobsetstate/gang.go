@@ -81,7 +81,7 @@ func GangSchedulingOf(s *Snapshot) (reason, message string) {
 	}
 	if job, field := s.namelessJob(); job != "" {
 		return jobsetstatus.GangsNotNamed, fmt.Sprintf("the pods of Job %q have no %s, and are placed one by one or not at all: the API server has left"+
-			" it out, or the policy tranche-prepare-jobs was not there when the Job was created", job, field)
+			" it out, or the policy tranche-gang-jobs was not there when the Job was created", job, field)
 	}
 	if taken := s.Gangs.NotOurs(); taken != "" {
 		return jobsetstatus.GangsOfUser, taken

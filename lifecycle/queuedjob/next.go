@@ -89,8 +89,6 @@ func (w *Step) decide(s *Snapshot) {
 		w.dropGrowths(s)
 	}
 	switch {
-	case isFromBackup(s.Job) && (workload == nil || !quotaworkload.HoldsQuota(workload)):
-		w.restore(s)
 	case s.Refusal != "" && (workload == nil || !quotaworkload.HoldsQuota(workload)):
 		w.refuse(s, workload)
 	case workload == nil:
@@ -114,20 +112,6 @@ func (w *Step) decide(s *Snapshot) {
 	if w.IsDeactivationExpired(workload, s.Now, s.Retention.AfterDeactivatedByKueue) {
 		w.DeleteExpired = workload
 	}
-}
-
-// isFromBackup reports whether a held Job that has never run contains what an admission has added: that of the Job that was backed up.
-func isFromBackup(job *batchv1.Job) bool {
-	return childjob.IsHeld(job) && !hasStarted(job) && !isRestored(job)
-}
-
-// restore removes what an earlier admission has added to a Job, before the Job asks for quota.
-func (w *Step) restore(s *Snapshot) {
-	if childjob.IsRunEnding(s.Job, s.Owned.Pods) {
-		w.awaitPods(s)
-		return
-	}
-	w.Job = &JobWrite{Kind: Restore, Before: s.Job, After: Restored(s.Job)}
 }
 
 // workload returns the quota Workload of the Job, or nil if it has none.
@@ -262,7 +246,7 @@ func (w *Step) stop(s *Snapshot, why string) bool {
 	case hasStarted(job):
 		w.clearStart(job)
 	case !isRestored(job):
-		w.restore(s)
+		w.Job = &JobWrite{Kind: Restore, Before: job, After: Restored(job)}
 	default:
 		return true
 	}

@@ -285,17 +285,6 @@ func TestNext(t *testing.T) {
 			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.SuspendedGate}
 			return snapshot(newJob(), w)
 		}, "change"},
-		"it was created from a backup": {func() *queuedjob.Snapshot {
-			job := newJob()
-			job.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "accelerator"}
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
-			return snapshot(job, nil)
-		}, "restore"},
-		"it was created from a backup, and the Job controller has not seen it": {func() *queuedjob.Snapshot {
-			job := newJob()
-			job.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "accelerator"}
-			return snapshot(job, nil)
-		}, ""},
 		"its user enlarges it while it waits": {func() *queuedjob.Snapshot {
 			job := newJob()
 			job.Spec.Parallelism, job.Spec.Completions = new(int32(3)), new(int32(3))

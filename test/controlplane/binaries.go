@@ -53,11 +53,6 @@ func SchedulersDir(ctx context.Context) (string, error) {
 	return build(ctx, "other schedulers", "-schedulers")
 }
 
-// PreviousDir returns the directory of the release before, which has bin/tranche, config and charts as a clone has them. Building it takes a minute.
-func PreviousDir(ctx context.Context) (string, error) {
-	return build(ctx, "the release before", "-previous")
-}
-
 // build runs the command build of test/cluster.
 func build(ctx context.Context, title string, flags ...string) (string, error) {
 	root, err := repositoryRoot()

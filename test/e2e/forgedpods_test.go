@@ -44,12 +44,11 @@ var _ = Describe("An evicted JobSet", func() {
 		decoy.Spec.Template.Labels = decoy.Spec.Selector.MatchLabels
 		Expect(env.Admin.Create(ctx, decoy)).To(Succeed())
 		forged := []*corev1.Pod{forgedPod(own[0], "without-owner"), forgedPod(own[0], "of-another")}
+		forged[1].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(decoy, batchv1.SchemeGroupVersion.WithKind("Job"))}
 		forged[1].Labels["of"] = "decoy"
 		for _, pod := range forged {
-			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(decoy, batchv1.SchemeGroupVersion.WithKind("Job"))}
 			Expect(env.Admin.Create(ctx, pod)).To(Succeed())
 		}
-		Expect(env.Admin.Patch(ctx, forged[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`)))).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { t.removeForged(ctx, decoy, append(forged, plain)) })
 
 		t.evict(ctx, "victim", "trainer", preemption)

@@ -58,18 +58,6 @@ func (c *cluster) examinesItself(t *testing.T) {
 			false,
 			[]string{"1 object different from this version: ValidatingAdmissionPolicy tranche-guard-jobs", "1 warning."},
 		},
-		"a policy of another version is left": {
-			[]string{"apply", "--server-side", "-f", "config/beside/crd/keep_parameters.yaml"},
-			[]string{"delete", "-f", "config/beside/crd/keep_parameters.yaml"},
-			false,
-			[]string{"2 objects of policies or bindings are not part of this version", "kubectl delete validatingadmissionpolicybinding/tranche-keep-parameters validatingadmissionpolicy/tranche-keep-parameters", "1 warning."},
-		},
-		"the ConfigMap was changed, and not the policies": {
-			[]string{"patch", "configmap", "-n", "tranche-system", "tranche-guards", "--type=merge", "-p", `{"data":{"maxJobs":"7"}}`},
-			[]string{"apply", "--server-side", "--force-conflicts", "-k", "config/policies"},
-			true,
-			[]string{`the parameter maxJobs is "5000" in ValidatingAdmissionPolicy tranche-bound-jobsets, but "7" in ConfigMap tranche-system/tranche-guards, which the policies do not read`, "1 error."},
-		},
 		"a right is gone": {
 			[]string{"delete", "clusterrolebinding", "tranche-manager"},
 			[]string{"apply", "--server-side", "-k", "config/rbac"},

@@ -2,11 +2,8 @@ package install_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +55,6 @@ func TestUninstall(t *testing.T) {
 	t.Run("another CRD of JobSets", c.keepsOrder)
 	t.Run("a manager without CRDs is not ready", c.unready)
 	t.Run("uninstall everything", c.removesEverything)
-	t.Run("install again after everything", c.installsAfterEverything)
 }
 
 func (c *cluster) deploys(t *testing.T) {
@@ -67,7 +63,7 @@ func (c *cluster) deploys(t *testing.T) {
 	if got := c.kubectl(t, "get", "deployment", "-n", "tranche-system", "tranche-manager", "-o", "jsonpath={.spec.template.spec.containers[*].image}"); got != image {
 		t.Errorf("the manager runs %q, want %q", got, image)
 	}
-	if got := c.kubectl(t, "get", "mutatingadmissionpolicy", "tranche-prepare-jobs", "-o", "jsonpath={.spec.variables[?(@.name=='groupStartImage')].expression}"); got != "r'''"+image+"'''" {
+	if got := c.kubectl(t, "get", "configmap", "-n", "tranche-system", "tranche-guards", "-o", "jsonpath={.data.groupStartImage}"); got != image {
 		t.Errorf("pods of groups wait in %q, want %q", got, image)
 	}
 }
@@ -161,20 +157,21 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	c.delete(t, waits)
 }
 
-// installsAgain checks that the API server, which is not restarted, acts on the values of policies that were deleted and are there again with other values
-// (kubernetes#130887).
+// installsAgain checks that the API server acts on the parameters of policies that were deleted and are there again.
 func (c *cluster) installsAgain(t *testing.T) {
+	c.kubectl(t, "apply", "--server-side", "-k", "config/default")
+	eventually(t, "JobSets are held again", func() bool {
+		js := queued("probe", "main", 1, nil, "only")
+		return c.Admin.Create(t.Context(), js, client.DryRunAll) == nil && ptr.Deref(js.Spec.Suspend, false)
+	})
+	// The API server reads new parameters.
 	for _, without := range []string{"true", "false"} {
-		c.installsWith(t, "manageJobSetsWithoutQueueName", without)
+		c.kubectl(t, "patch", "configmap", "-n", "tranche-system", "tranche-guards", "--type=merge", "-p", `{"data":{"manageJobSetsWithoutQueueName":"`+without+`"}}`)
 		eventually(t, "JobSets without a queue are held: "+without, func() bool {
 			js := queued("probe", "", 1, nil, "only")
 			return c.Admin.Create(t.Context(), js, client.DryRunAll) == nil && ptr.Deref(js.Spec.Suspend, false) == (without == "true")
 		})
 	}
-	eventually(t, "JobSets are held again", func() bool {
-		js := queued("probe", "main", 1, nil, "only")
-		return c.Admin.Create(t.Context(), js, client.DryRunAll) == nil && ptr.Deref(js.Spec.Suspend, false)
-	})
 	manager := c.start(t)
 	c.paysForWhatRuns(t)
 	js := queued("again", "main", 1, nil, "only")
@@ -187,27 +184,6 @@ func (c *cluster) installsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.delete(t, js)
-}
-
-// installsWith installs config/default with another value of a parameter, as docs/gitops.md says.
-func (c *cluster) installsWith(t *testing.T, parameter, value string) {
-	t.Helper()
-	overlay := t.TempDir()
-	config, err := filepath.Rel(overlay, filepath.Join(c.Root, "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := fmt.Sprintf(`
-resources: [%[1]s/default]
-patches:
-- patch: |-
-    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "tranche-system", "name": "tranche-guards"}, "data": {%[2]q: %[3]q}}
-transformers: [%[1]s/policies/parameters]
-`, config, parameter, value)
-	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", overlay)
 }
 
 // paysForWhatRuns checks that a stage is charged beyond quota which the JobSet controller has started while Tranche was not installed. The first stage and a
@@ -342,21 +318,6 @@ func (c *cluster) removesEverything(t *testing.T) {
 	if out := c.command(t, "bin/tranche", "uninstall", "--check"); !strings.Contains(out, "Nothing of Tranche is left") {
 		t.Errorf("uninstall --check: %s", out)
 	}
-}
-
-// installsAfterEverything checks that the API server, which is not restarted, acts on new values after the last object of Tranche was gone.
-func (c *cluster) installsAfterEverything(t *testing.T) {
-	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
-	c.installsWith(t, "maxJobs", "1")
-	eventually(t, "the new bound is in force", func() bool {
-		err := c.Admin.Create(t.Context(), inNamespace("default", queued("probe", "", 1, nil, "a", "b")), client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), "a JobSet has at most 1 Jobs, not 2")
-	})
-}
-
-func inNamespace(namespace string, js *jobsetapi.JobSet) *jobsetapi.JobSet {
-	js.Namespace = namespace
-	return js
 }
 
 // queuedJob returns a Job of one pod that runs until it is stopped.

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"maps"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // withGPU gives the first container of a pod an accelerator.
@@ -134,7 +134,7 @@ var _ = Describe("Accelerators where queues are required", func() {
 			setParameters(ctx, map[string]string{"accelerators": "nvidia.com/gpu\nexample.com/tpu", "usersWithoutQueue": "operator\nexempted"})
 			Eventually(create("carol", other)).WithContext(ctx).Should(Succeed())
 			Eventually(create("operator", gpu)).WithContext(ctx).Should(Succeed())
-			Expect(create("carol", gpu)()).To(MatchError(ContainSubstring("exempt the user carol by the parameter usersWithoutQueue")))
+			Expect(create("carol", gpu)()).To(MatchError(ContainSubstring("exempt the user carol by usersWithoutQueue")))
 			Expect(create("operat", gpu)()).To(MatchError(ContainSubstring(refused)))
 			setParameters(ctx, map[string]string{"usersWithoutQueue": "system:masters"})
 			Eventually(create("carol", gpu)).WithContext(ctx).Should(Succeed())
@@ -241,10 +241,12 @@ func plainDeployment(namespace, name string) *appsv1.Deployment {
 // setParameters changes parameters of the admission policies until the spec has ended.
 func setParameters(ctx context.Context, change map[string]string) {
 	GinkgoHelper()
-	before, err := testenv.SetParameters(ctx, env.adminClient, change)
-	Expect(err).NotTo(HaveOccurred())
+	parameters := get(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}})
+	before := parameters.DeepCopy()
+	maps.Copy(parameters.Data, change)
+	Expect(env.adminClient.Update(ctx, parameters)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		_, err := testenv.SetParameters(ctx, env.adminClient, before)
-		Expect(err).NotTo(HaveOccurred())
+		before.ResourceVersion = ""
+		Expect(env.adminClient.Update(ctx, before)).To(Succeed())
 	}, NodeTimeout(patience))
 }

@@ -19,7 +19,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -285,8 +284,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(gatesOf(pod)).To(ConsistOf("example.com/mine", apis.PodAdmissionGate))
-		ofJob := newPod(namespace, "")
-		ofJob.GenerateName, ofJob.OwnerReferences = "of-job-", []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "x", Controller: new(true)}}
+		ofJob := newPod(namespace, "of-job")
 		ofJob.Labels = map[string]string{
 			apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue, apis.PodSetLabel: "main", batchv1.ControllerUidLabel: "x",
 		}
@@ -342,7 +340,6 @@ var _ = Describe("The guards of pods of groups", func() {
 		Expect(create(env.adminClient, func(pod *corev1.Pod) {
 			label("scheduling.x-k8s.io/pod-group", "g")(pod)
 			label("jobset.sigs.k8s.io/jobset-uid", "x")(pod)
-			pod.OwnerReferences = sample.OwnedByJobSet("train")
 		})).To(Succeed(), "the pods of a JobSet have its queue")
 	}, SpecTimeout(patience))
 

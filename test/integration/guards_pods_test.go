@@ -106,9 +106,6 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		// The API server resizes no pod of a fake node.
 		pending := newPod(namespace, "pending")
 		pending.Labels, pending.Spec.NodeSelector = map[string]string{jobset.JobSetUIDKey: "x"}, map[string]string{"no": "such"}
-		// Without an owner it would be refused, and with one that does not exist it would be deleted.
-		root := get(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}})
-		pending.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
 		Expect(env.adminClient.Create(ctx, pending)).To(Succeed())
 		resize := func(cpus string) error {
 			patch := fmt.Sprintf(`[{"op":"add","path":"/spec/containers/0/resources/requests/cpu","value":%q}]`, cpus)

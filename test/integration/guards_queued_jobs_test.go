@@ -102,10 +102,7 @@ var _ = Describe("The guards of queued Jobs", func() {
 		Entry("is held without a queue", func(j *batchv1.Job) { j.Labels = map[string]string{apis.HoldLabel: apis.HoldQueued} }, "needs the label kueue.x-k8s.io/queue-name"),
 		Entry("has a label of Tranche", func(j *batchv1.Job) { j.Labels[apis.StageLabel] = "a" }, "metadata.labels: only Tranche's manager"),
 		Entry("has an annotation of Tranche", func(j *batchv1.Job) {
-			j.Annotations = map[string]string{apis.ReleaseAnnotation: "a"}
-		}, "metadata.annotations: only Tranche's manager"),
-		Entry("records a size that is none", func(j *batchv1.Job) {
-			j.Annotations = map[string]string{apis.SizeAnnotation: "many"}
+			j.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "a"}
 		}, "metadata.annotations: only Tranche's manager"),
 		Entry("is suspended by another word", func(j *batchv1.Job) {
 			j.Annotations = map[string]string{apis.SuspendedAnnotation: "yes"}

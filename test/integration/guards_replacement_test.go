@@ -7,11 +7,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -144,11 +142,6 @@ var _ = Describe("A Job that waits for quota, or has got it,", func() {
 
 		free := newQueuedJob(namespace, "free")
 		free.Labels = map[string]string{apis.HoldLabel: apis.HoldUnqueued}
-		// The JobSet controller leaves this JobSet alone.
-		foreign := newQueued(namespace, "foreign", "first")
-		foreign.Labels, foreign.Spec.ManagedBy = nil, new("example.com/other")
-		Expect(tenant.Create(ctx, foreign)).To(Succeed())
-		free.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(foreign, jobset.SchemeGroupVersion.WithKind("JobSet"))}
 		Expect(env.adminClient.Create(ctx, free)).To(Succeed())
 		Expect(free.Spec.PodReplacementPolicy).To(HaveValue(Equal(early)))
 		Expect(env.adminClient.Patch(ctx, free, jsonPatch(`[{"op":"replace","path":"/spec/podReplacementPolicy","value":"Failed"}]`))).To(Succeed())

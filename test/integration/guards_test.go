@@ -23,7 +23,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -324,16 +323,16 @@ func awaitGuards(ctx context.Context, namespace string) {
 		g.Expect(env.clientAs(alice).Create(ctx, js, client.DryRunAll)).To(Succeed())
 		g.Expect(ptr.Deref(js.Spec.Suspend, false)).To(BeTrue(), "tranche-hold-jobsets")
 		js = newQueued(namespace, "probe", "a")
-		js.Annotations = map[string]string{apis.StageLabel: "forged"}
+		js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
 		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobsets")
 		js = newQueued(namespace, "probe", "a")
 		js.Annotations = map[string]string{apis.StageAdmissionAnnotation: "Fast"}
-		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobsets")
+		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-stage-admission")
 		js = newQueued(namespace, "probe", "a")
 		js.Finalizers = []string{metav1.FinalizerOrphanDependents}
 		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-orphans")
 		job := plainJob(namespace, "probe")
-		job.Labels, job.OwnerReferences = map[string]string{apis.HoldLabel: apis.HoldValue}, sample.OwnedByJobSet("probe")
+		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 		g.Expect(env.clientAs(alice).Create(ctx, job.DeepCopy(), client.DryRunAll)).NotTo(Succeed(), "tranche-guard-child-jobs")
 		g.Expect(env.adminClient.Create(ctx, job, client.DryRunAll)).To(Succeed())
 		g.Expect(ptr.Deref(job.Spec.Suspend, false)).To(BeTrue(), "tranche-hold-jobs")
@@ -341,7 +340,7 @@ func awaitGuards(ctx context.Context, namespace string) {
 		pod.Labels = map[string]string{jobset.JobSetUIDKey: "probe"}
 		g.Expect(env.clientAs(alice).Create(ctx, pod, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-pods")
 		job = plainJob(namespace, "probe")
-		job.Labels, job.OwnerReferences = map[string]string{apis.HoldLabel: "false"}, sample.OwnedByJobSet("probe")
+		job.Labels = map[string]string{apis.HoldLabel: "false"}
 		g.Expect(env.adminClient.Create(ctx, job, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobs")
 	}).WithContext(ctx).Should(Succeed())
 }

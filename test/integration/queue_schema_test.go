@@ -205,7 +205,7 @@ var _ = Describe("The schemas of queues", func() {
 			NodeLabels: map[string]string{"pool": "a"}, TopologyName: new(kueue.TopologyReference("racks")),
 		}}
 		// Another policy refuses new ResourceFlavors with a topology.
-		restore := suspendPolicy(ctx, "tranche-guard-unsupported", func(g Gomega, active bool) {
+		restore := suspendPolicy(ctx, "tranche-guard-topology-name", func(g Gomega, active bool) {
 			probe := flavor.DeepCopy()
 			probe.Name = "schema-probe"
 			if active {

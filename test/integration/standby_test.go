@@ -3,15 +3,11 @@ package integration_test
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -69,35 +65,6 @@ var _ = Describe("A replica that does not lead", func() {
 		expect(ctx, t.stageOf(ctx, "staged", "train"), "Admitted=True Admitted")
 		Expect(leaderOf(ctx, lease)).NotTo(Equal(before))
 	}, SpecTimeout(4*patience))
-})
-
-// The configuration that a replica has started with, until it ends.
-var _ = Describe("A manager whose configuration file changes", func() {
-	const lease = "configuration-test"
-
-	It("reports a configuration with which it would not start, and ends for one with which it would", func(ctx SpecContext) {
-		m := startReplica(ctx, lease, nil)
-		leaderOf(ctx, lease)
-		file := filepath.Join(filepath.Dir(m.Log), "config.yaml")
-		before, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(file, append(slices.Clone(before), "manageJobSetsWithoutQueueName: true\n"...), 0o600)).To(Succeed())
-		Eventually(func(g Gomega) {
-			var list eventsv1.EventList
-			g.Expect(env.adminClient.List(ctx, &list, client.InNamespace(apis.SystemNamespace))).To(Succeed())
-			g.Expect(list.Items).To(ContainElement(And(HaveField("Reason", "ConfigurationInvalid"), HaveField("Regarding.Name", apis.GuardsConfigMap),
-				HaveField("Note", ContainSubstring("manageJobSetsWithoutQueueName is true in the configuration, but false in ConfigMap tranche-system/tranche-guards")))))
-		}).WithContext(ctx).Should(Succeed())
-		Expect(m.Done()).NotTo(BeClosed())
-		Expect(os.WriteFile(file, append(slices.Clone(before), "stageAdmission: Reserve\n"...), 0o600)).To(Succeed())
-		Eventually(m.Done()).WithContext(ctx).Should(BeClosed())
-		log, err := os.ReadFile(m.Log)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(log)).To(ContainSubstring("has changed: the manager ends, to be restarted with it"))
-		var released coordinationv1.Lease
-		Expect(env.adminClient.Get(ctx, client.ObjectKey{Namespace: apis.SystemNamespace, Name: lease}, &released)).To(Succeed())
-		Expect(ptr.Deref(released.Spec.HolderIdentity, "")).To(BeEmpty(), "another replica may lead at once")
-	}, SpecTimeout(2*patience))
 })
 
 // startReplica starts a manager that leads if no other one has the Lease.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/test/document"
 )
 
@@ -45,10 +44,6 @@ func TestDocumentOverlay(t *testing.T) {
 		}
 		if image := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data", "groupStartImage"); image != want {
 			t.Errorf("%s: groups wait in image %v, want %s", &block, image, want)
-		}
-		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-prepare-jobs"]}
-		if image := policies.Constants(policy)["groupStartImage"]; image != want {
-			t.Errorf("%s: the policies let groups wait in image %v, want %s", &block, image, want)
 		}
 	}
 	if built == 0 {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
-
-	"github.com/tranche-dev/tranche/config/policies"
 )
 
 const root = "../.."
@@ -37,24 +33,6 @@ func TestChartEqualsKustomizeWithDashboard(t *testing.T) {
 
 func TestChartEqualsKustomizeWithMonitoring(t *testing.T) {
 	compare(t, []string{"config/default", "config/monitoring"}, "--set=monitoring.enabled=true")
-}
-
-func TestChartEqualsKustomizeWithNetworkPolicy(t *testing.T) {
-	compare(t, []string{"config/default", "config/network-policy"}, "--set=networkPolicy.enabled=true")
-}
-
-// Prometheus alone may connect to the port of metrics, and all others to the other ports.
-func TestChartRestrictsMetrics(t *testing.T) {
-	namespace := "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=monitoring"
-	policy := objects(t, helm(t, "--set=networkPolicy.enabled=true", "--set="+namespace))["NetworkPolicy/tranche-system/tranche-manager"]
-	ingress := field(t, policy, "spec", "ingress").([]any)
-	want := []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}
-	if got := ingress[0].(map[string]any)["from"]; !cmp.Equal(want, got) {
-		t.Errorf("metrics are open to %v, want %v", got, want)
-	}
-	if got := ingress[1].(map[string]any)["from"]; got != nil {
-		t.Errorf("the other ports are open to %v only", got)
-	}
 }
 
 // In the mode Shadow the chart has the objects of config/shadow and nothing else. They write nothing.
@@ -258,7 +236,6 @@ func TestChartValues(t *testing.T) {
 	if diff := cmp.Diff(want, parameters); diff != "" {
 		t.Errorf("parameters of the guards (-want +got):\n%s", diff)
 	}
-	checkConstants(t, got, want)
 	configuration := map[string]any{
 		"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration", "stageAdmission": "Greedy",
 		"manageJobSetsWithoutQueueName": true,
@@ -271,7 +248,7 @@ func TestChartValues(t *testing.T) {
 	}
 	bindings := 0
 	for key, object := range got {
-		if !strings.Contains(key, "PolicyBinding/") {
+		if !strings.Contains(key, "PolicyBinding/") || strings.HasSuffix(key, "/tranche-keep-parameters") {
 			continue
 		}
 		// A policy that completes a CRD applies where the CRD does: everywhere.
@@ -292,64 +269,11 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// checkConstants checks that the policies have values of parameters, and that an overlay whose ConfigMap has these values makes the same policies.
-func checkConstants(t *testing.T, got map[string]map[string]any, values map[string]any) {
-	t.Helper()
-	dir := t.TempDir()
-	here, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := filepath.Rel(dir, filepath.Join(here, "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "tranche-system", "name": "tranche-guards"}, "data": values,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := yaml.Marshal(map[string]any{
-		"resources":    []string{config + "/default"},
-		"transformers": []string{config + "/policies/parameters"},
-		"patches":      []any{map[string]any{"patch": string(patch)}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for key, object := range objects(t, kustomize(t, dir)) {
-		policy := &unstructured.Unstructured{Object: object}
-		if !strings.HasSuffix(policy.GetKind(), "AdmissionPolicy") {
-			continue
-		}
-		if diff := cmp.Diff(object, got[key]); diff != "" {
-			t.Errorf("%s of the chart differs from an overlay with the same parameters (-kustomize +helm):\n%.2000s", key, diff)
-		}
-		for name, value := range policies.Constants(policy) {
-			seen[name] = true
-			if value != values[name] {
-				t.Errorf("the parameter %s is %q in %s, want %q", name, value, key, values[name])
-			}
-		}
-	}
-	for name := range values {
-		if !seen[name] {
-			t.Errorf("no policy has the parameter %s", name)
-		}
-	}
-}
-
 // Values that turn group start off, or set another image for it, take effect.
 func TestChartGroupStart(t *testing.T) {
 	for value, want := range map[string]string{"groupStart.enable=false": "", "groupStart.image=mine:v1": "mine:v1"} {
 		got := objects(t, helm(t, "--set="+value))
-		policy := &unstructured.Unstructured{Object: got["MutatingAdmissionPolicy//tranche-prepare-jobs"]}
-		if image := policies.Constants(policy)["groupStartImage"]; image != want {
+		if image := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data", "groupStartImage"); image != want {
 			t.Errorf("with %s the image is %q, want %q", value, image, want)
 		}
 	}
@@ -377,11 +301,7 @@ func TestChartIsGenerated(t *testing.T) {
 		"files/dashboard.yaml": "config/dashboard",
 	} {
 		got := run(t, "cat", "charts/tranche/"+file)
-		want := kustomize(t, overlay)
-		if file == "files/crds.yaml" { // with what the mode Beside adds
-			want += "---\n" + run(t, "cat", "config/beside/crd/keep_parameters.yaml")
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(kustomize(t, overlay), got); diff != "" {
 			t.Errorf("charts/tranche/%s is not what %s renders to: run make manifests", file, overlay)
 		}
 	}

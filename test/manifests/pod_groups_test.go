@@ -57,7 +57,7 @@ func TestPoliciesKnowTheSameGroups(t *testing.T) {
 	}
 	for _, key := range []string{
 		"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue", "MutatingAdmissionPolicy//tranche-default-pod-queue",
-		"ValidatingAdmissionPolicy//tranche-guard-single-pods",
+		"MutatingAdmissionPolicy//tranche-default-pod-group", "ValidatingAdmissionPolicy//tranche-guard-single-pods",
 	} {
 		conditions := field(t, all[key], "spec", "matchConditions").([]any)
 		named := slices.IndexFunc(conditions, func(c any) bool {

@@ -31,7 +31,6 @@ type job struct {
 var jobs = []job{
 	{"./test/e2e", 2},
 	{pkg: "./test/install"},
-	{pkg: "./test/e2e/upgrade"},
 	{pkg: "./test/e2e/groupstart"},
 	{pkg: "./test/e2e/podgroup"},
 	{pkg: "./test/e2e/gang"},
@@ -66,11 +65,6 @@ func main() {
 func run(ctx context.Context, tags string) error {
 	if err := checkComplete(ctx, tags); err != nil {
 		return err
-	}
-	jobs, why := available(ctx)
-	if why != "" {
-		fmt.Fprintln(os.Stderr, why)
-		defer fmt.Fprintln(os.Stderr, why)
 	}
 	board, err := newBoard(os.Stdout)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -30,22 +29,6 @@ func missingIn(jobs []job, packages []string) []string {
 	return slices.DeleteFunc(packages, func(path string) bool {
 		return slices.ContainsFunc(jobs, func(j job) bool { return strings.HasSuffix(path, strings.TrimPrefix(j.pkg, ".")) })
 	})
-}
-
-// upgrade is the package that needs the commit of the release before.
-const upgrade = "./test/e2e/upgrade"
-
-// available returns the jobs that can run in this clone, and why the others cannot, or "".
-func available(ctx context.Context) (can []job, why string) {
-	commit, err := os.ReadFile("test/cluster/previous")
-	if err == nil {
-		err = exec.CommandContext(ctx, "git", "cat-file", "-e", strings.TrimSpace(string(commit))+"^{commit}").Run() // #nosec G204 -- a file of the repository
-	}
-	if err == nil {
-		return jobs, ""
-	}
-	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.pkg == upgrade }),
-		upgrade + " is left out: this clone lacks the commit of the release before; run git fetch --unshallow"
 }
 
 // width is how many processes run specs.

@@ -5,7 +5,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -30,11 +29,6 @@ func ResourceGroup(name corev1.ResourceName, pairs ...string) kueue.ResourceGrou
 		})
 	}
 	return group
-}
-
-// OwnedByJobSet makes the owner references of a Job of a JobSet that need not exist: without its JobSet, no held Job is created.
-func OwnedByJobSet(name string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: jobset.SchemeGroupVersion.String(), Kind: "JobSet", Name: name, UID: "0f", Controller: new(true)}}
 }
 
 // ReplicatedJob makes one with a Job of so many pods, none of which is tried again, for the caller to change. The fate of a pod is what its

@@ -19,13 +19,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
-	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -155,15 +155,15 @@ func (s *soak) prepareGangs(ctx context.Context) {
 	if err := s.env.InstallPodGroups("scheduling.x-k8s.io"); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := testenv.SetParameters(ctx, s.admin, map[string]string{"gangProvider": "Kube"}); err != nil {
+	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+	if err := s.admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, []byte(`{"data":{"gangProvider":"Kube"}}`))); err != nil {
 		s.t.Fatal(err)
 	}
 	s.await("wait until the policies know who places gangs", func(ctx context.Context) error {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "probe",
-			Labels:          map[string]string{apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f"},
-			Annotations:     map[string]string{apis.GangGroupAnnotation: "all", apis.GroupStartAnnotation: "1"},
-			OwnerReferences: sample.OwnedByJobSet("probe"),
+			Labels:      map[string]string{apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f"},
+			Annotations: map[string]string{apis.GangGroupAnnotation: "all", apis.GroupStartAnnotation: "1"},
 		}}
 		job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
 		if err := s.admin.Create(ctx, job, client.DryRunAll); err != nil {

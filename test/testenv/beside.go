@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // InstallBeside installs Tranche beside Kueue with the commands of docs/admin.md, and waits until the policies are in force. No pod of the Deployment
@@ -29,12 +28,12 @@ func (w *World) InstallBeside(ctx context.Context) error {
 			return false, nil //nolint:nilerr // not yet in force
 		}
 		forged := probeJobSet()
-		forged.Annotations = map[string]string{apis.StageLabel: "forged"}
+		forged.Annotations = map[string]string{apis.StartedAnnotation: "true"}
 		if w.Admin.Create(ctx, forged, client.DryRunAll) == nil {
 			return false, nil
 		}
 		job := &batchv1.Job{ObjectMeta: probeJobSet().ObjectMeta, Spec: js.Spec.ReplicatedJobs[0].Template.Spec}
-		job.Labels[apis.HoldLabel], job.OwnerReferences = apis.HoldValue, sample.OwnedByJobSet(js.Name)
+		job.Labels[apis.HoldLabel] = apis.HoldValue
 		err := w.Admin.Create(ctx, job, client.DryRunAll)
 		return err == nil && ptr.Deref(job.Spec.Suspend, false) && job.Labels[apis.QueueLabel] == "", nil
 	}

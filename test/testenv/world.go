@@ -29,7 +29,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // ManagerUser is the identity of the manager that config/rbac gives its rights to.
@@ -41,7 +40,7 @@ type World struct {
 	Plane *controlplane.ControlPlane
 	// Admin may do everything.
 	Admin client.WithWatch
-	// Root is the root of the repository, or another directory that has the config and the bin of a release.
+	// Root is the root of the repository.
 	Root string
 	// AdminKubeconfig is the path of a kubeconfig file for Admin.
 	AdminKubeconfig string
@@ -66,11 +65,6 @@ func StartBare(ctx context.Context, config controlplane.Config) (*World, error) 
 	if err != nil {
 		return nil, err
 	}
-	return StartRelease(ctx, root, config)
-}
-
-// StartRelease does the same for a release whose config and bin are in the directory root.
-func StartRelease(ctx context.Context, root string, config controlplane.Config) (*World, error) {
 	crds := filepath.Join(root, "config", "crd")
 	if config.Kueue != nil {
 		crds = filepath.Join(crds, "jobset.x-k8s.io_jobsets.yaml")
@@ -119,7 +113,7 @@ func (w *World) awaitGuards(ctx context.Context) error {
 			return false, nil //nolint:nilerr // not yet in force
 		}
 		forged := probeJobSet()
-		forged.Annotations = map[string]string{apis.StageLabel: "forged"}
+		forged.Annotations = map[string]string{apis.StartedAnnotation: "true"}
 		if w.Admin.Create(ctx, forged, client.DryRunAll) == nil {
 			return false, nil
 		}
@@ -129,7 +123,7 @@ func (w *World) awaitGuards(ctx context.Context) error {
 			return false, nil
 		}
 		job := &batchv1.Job{ObjectMeta: js.ObjectMeta, Spec: js.Spec.ReplicatedJobs[0].Template.Spec}
-		job.Labels, job.OwnerReferences = map[string]string{apis.HoldLabel: apis.HoldValue}, sample.OwnedByJobSet(js.Name)
+		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 		if err := w.Admin.Create(ctx, job, client.DryRunAll); err != nil || !ptr.Deref(job.Spec.Suspend, false) {
 			return false, nil //nolint:nilerr // not yet in force
 		}

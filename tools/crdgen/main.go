@@ -208,7 +208,8 @@ func writeKustomization(dir string, files []string) error {
 	b.WriteString("# Apply it before config/default: kubectl apply --server-side --force-conflicts -k config/crd. The CRD of JobSets takes the place of\n")
 	b.WriteString("# JobSet's own. Deleting it would delete every JobSet and every queue of the cluster: docs/admin.md has the way to uninstall.\n")
 	b.WriteString("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n")
-	for _, file := range files {
+	// What is written by hand stays with the CRDs, too.
+	for _, file := range append(files, "keep_parameters.yaml") {
 		b.WriteString("  - " + file + "\n")
 	}
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(b.String()), 0o644) // #nosec G306 -- part of the work tree

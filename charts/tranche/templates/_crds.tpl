@@ -1,4 +1,4 @@
-{{- /* tranche.crds.release has the objects of config/crd, and of config/beside/crd in that mode, that belong to the release, as KIND/NAME with a space behind each: those that are not
+{{- /* tranche.crds.release has the objects of config/crd that belong to the release, as KIND/NAME with a space behind each: those that are not
 on the cluster, that carry the annotations of the release, that an earlier revision has installed, or all of them if crds.takeOver is true.
 What an earlier revision has installed stays in the release even if its annotations were lost: otherwise Helm would delete a CRD with all
 of its objects. */ -}}
@@ -27,9 +27,8 @@ of its objects. */ -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* tranche.crds.other is not empty for a CRD of Kueue if Kueue installs them, and for an object of another mode. */ -}}
+{{- /* tranche.crds.other is not empty for a CRD of Kueue if Kueue installs them. */ -}}
 {{- define "tranche.crds.other" -}}
 {{- $values := (first .).Values -}}
 {{- if and (or (eq $values.mode "Beside") (not $values.kueue.crds)) (hasSuffix ".kueue.x-k8s.io" (last .).metadata.name) -}}true{{- end -}}
-{{- if ne $values.mode (dig "metadata" "labels" "tranche.dev/mode" $values.mode (last .)) -}}true{{- end -}}
 {{- end -}}

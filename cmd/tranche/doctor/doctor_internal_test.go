@@ -16,7 +16,6 @@ import (
 	"github.com/tranche-dev/tranche/config/crd"
 	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/config/rbac"
-	"github.com/tranche-dev/tranche/manifest"
 )
 
 // The API server adds defaults, and leaves out what is empty. All else is a difference.
@@ -47,7 +46,7 @@ func TestDiffers(t *testing.T) {
 func TestManifests(t *testing.T) {
 	kinds := map[string]int{}
 	for _, files := range []embed.FS{crd.Files, policies.Files, rbac.Files} {
-		all, err := manifest.Objects(files)
+		all, err := manifests(files)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,21 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"reflect"
-	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/cmd/tranche/parameters"
-	besidepolicies "github.com/tranche-dev/tranche/config/beside/policies"
 	"github.com/tranche-dev/tranche/config/crd"
 	"github.com/tranche-dev/tranche/config/policies"
 	"github.com/tranche-dev/tranche/config/rbac"
@@ -33,7 +31,7 @@ func parseVersion(answer []byte) (*version.Info, error) {
 
 // crds checks the CRDs. Beside Kueue those of queues are Kueue's.
 func (e *examination) crds(ctx context.Context, c *check) error {
-	wanted, err := manifest.Objects(crd.Files)
+	wanted, err := manifests(crd.Files)
 	if err != nil {
 		return err
 	}
@@ -86,91 +84,45 @@ func isEstablished(crd *unstructured.Unstructured) bool {
 	return false
 }
 
-// policies checks the admission policies, their bindings and the values of their parameters.
+// modeLabel is on the policies of one mode.
+const modeLabel = "tranche.dev/mode"
+
+// policies checks the admission policies, their bindings and their parameters.
 func (e *examination) policies(ctx context.Context, c *check) error {
-	wanted, err := e.wantedPolicies()
+	wanted, err := manifests(policies.Files)
 	if err != nil {
 		return err
 	}
-	present, err := e.compare(ctx, c, "config/policies", wanted, func(*unstructured.Unstructured) bool { return true })
+	present, err := e.compare(ctx, c, "config/policies", wanted, func(want *unstructured.Unstructured) bool {
+		of := want.GetLabels()[modeLabel]
+		return want.GetKind() != "ConfigMap" && (of == "" || of == string(e.mode))
+	})
 	if err != nil {
 		return err
 	}
 	c.fine = fmt.Sprintf("%s and bindings are as in this version", plural(present, "object")+" of policies")
-	if err := e.leftovers(ctx, c, wanted); err != nil {
-		return err
-	}
 	return e.parameters(ctx, c)
 }
 
-// wantedPolicies returns the policies and bindings of the mode.
-func (e *examination) wantedPolicies() ([]*unstructured.Unstructured, error) {
-	wanted, err := manifest.Objects(policies.Files)
-	if err != nil {
-		return nil, err
-	}
-	if e.mode == configapi.ModeBeside {
-		beside, err := manifest.Objects(besidepolicies.Files)
-		if err != nil {
-			return nil, err
-		}
-		wanted = append(wanted, beside...)
-	}
-	return slices.DeleteFunc(wanted, func(o *unstructured.Unstructured) bool {
-		of := o.GetLabels()[parameters.ModeLabel]
-		return o.GetKind() == "ConfigMap" || of != "" && of != string(e.mode)
-	}), nil
-}
-
-// leftovers looks for policies and bindings of another version or mode: kubectl apply does not delete what a version no longer has.
-func (e *examination) leftovers(ctx context.Context, c *check, wanted []*unstructured.Unstructured) error {
-	isWanted := map[string]bool{}
-	for _, object := range wanted {
-		isWanted[object.GetKind()+"/"+object.GetName()] = true
-	}
-	if e.mode == configapi.ModeBeside { // of config/beside/crd
-		isWanted["ValidatingAdmissionPolicy/tranche-keep-parameters"], isWanted["ValidatingAdmissionPolicyBinding/tranche-keep-parameters"] = true, true
-	}
-	var left []string
-	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
-		found := &metav1.PartialObjectMetadataList{}
-		found.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := e.client.List(ctx, found); err != nil {
-			return fmt.Errorf("list the objects of kind %s: %w", kind, err)
-		}
-		for i := range found.Items {
-			if name := found.Items[i].Name; strings.HasPrefix(name, "tranche-") && !isWanted[kind+"/"+name] {
-				left = append(left, strings.ToLower(kind)+"/"+name)
-			}
-		}
-	}
-	if len(left) > 0 {
-		c.warn("if this program has the version of the manager: kubectl delete "+strings.Join(left, " "),
-			"%s of policies or bindings are not part of this version in the mode %s, and still apply", plural(len(left), "object"), e.mode)
-	}
-	return nil
-}
-
-// parameters checks the values in the policies. Policies that are missing have been reported.
+// parameters checks the ConfigMap that the policies have as parameter.
 func (e *examination) parameters(ctx context.Context, c *check) error {
-	values, err := parameters.Read(ctx, e.client, e.mode)
-	switch {
+	var guards corev1.ConfigMap
+	key := client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}
+	switch err := e.client.Get(ctx, key, &guards); {
 	case apierrors.IsNotFound(err):
+		c.fail("apply config/policies/parameters.yaml with your values, or upgrade the chart again", "ConfigMap %s does not exist: the policies refuse every JobSet", key)
 		return nil
-	case err != nil && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		return err
 	case err != nil:
-		c.fail("render and apply config/policies again, or upgrade the chart", "%s", err)
-		return nil
+		return fmt.Errorf("read ConfigMap %s: %w", key, err)
 	}
-	if err := policies.CheckLimits(values); err != nil {
-		c.fail("correct it: the policies refuse every JobSet", "%s", err)
+	if err := policies.CheckLimits(guards.Data); err != nil {
+		c.fail("correct it: the policies refuse every JobSet", "ConfigMap %s: %s", key, err)
 	}
-	if values["manager"] == "" {
-		c.fail("set it to the user name of the manager", "the parameter manager of the admission policies is empty: the manager can release nothing")
+	if guards.Data["manager"] == "" {
+		c.fail("set it to the user name of the manager", "data.manager of ConfigMap %s is empty: the manager can release nothing", key)
 	}
-	if isBeside := values["kueueManager"] != ""; isBeside != (e.mode == configapi.ModeBeside) {
-		c.fail("install config/default or config/beside, not parts of both", "the mode is %s, but the parameter kueueManager of the admission policies is %q", e.mode, values["kueueManager"])
+	if isBeside := guards.Data["kueueManager"] != ""; isBeside != (e.mode == configapi.ModeBeside) {
+		c.fail("install config/default or config/beside, not parts of both", "the mode is %s, but data.kueueManager of ConfigMap %s is %q", e.mode, key, guards.Data["kueueManager"])
 	}
 	return nil
 }
@@ -180,7 +132,7 @@ const queueRole = "tranche-manager-queues"
 
 // roles checks the rights of the manager and the roles for users.
 func (e *examination) roles(ctx context.Context, c *check) error {
-	wanted, err := manifest.Objects(rbac.Files)
+	wanted, err := manifests(rbac.Files)
 	if err != nil {
 		return err
 	}
@@ -205,7 +157,7 @@ func (e *examination) compare(ctx context.Context, c *check, source string, want
 		switch name := want.GetKind() + " " + want.GetName(); {
 		case got == nil:
 			missing = append(missing, name)
-		case differs(got, withValues(want, got)):
+		case differs(got, want):
 			different = append(different, name)
 		default:
 			present++
@@ -234,10 +186,33 @@ func (e *examination) get(ctx context.Context, like *unstructured.Unstructured) 
 	return got, nil
 }
 
-// withValues returns the manifest of a policy with the values of the parameters that another one has.
-func withValues(want, got *unstructured.Unstructured) *unstructured.Unstructured {
-	policies.SetConstants(want, policies.Constants(got))
-	return want
+// manifests returns the objects of embedded files, without those that are for kustomize.
+func manifests(files fs.FS) ([]*unstructured.Unstructured, error) {
+	names, err := manifest.Files(files)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		objects, unreadable := manifest.Read(name, text)
+		if len(unreadable) > 0 {
+			return nil, unreadable[0]
+		}
+		for _, object := range objects {
+			content, err := object.Content()
+			if err != nil {
+				return nil, err
+			}
+			if object.GVK.Kind != "Kustomization" {
+				all = append(all, &unstructured.Unstructured{Object: content})
+			}
+		}
+	}
+	return all, nil
 }
 
 // differs reports whether an object lacks something of its manifest, apart from metadata.

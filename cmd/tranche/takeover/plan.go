@@ -33,7 +33,7 @@ func planTakeover(s *state) (*Plan, error) {
 func (s *state) whyNot() []string {
 	obstacles := slices.Clone(s.obstacles)
 	if !s.isBeside {
-		obstacles = append(obstacles, "Tranche is not installed beside Kueue: the parameter kueueManager of the admission policies is empty; install config/beside, with mode: Beside")
+		obstacles = append(obstacles, "Tranche is not installed beside Kueue: ConfigMap tranche-guards has no kueueManager; install config/beside, with mode: Beside")
 	}
 	if problem := takeover.VersionProblem(s.kueueVersion); problem != "" {
 		obstacles = append(obstacles, problem)

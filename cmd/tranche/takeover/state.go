@@ -16,7 +16,6 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/cmd/tranche/exitcode"
-	"github.com/tranche-dev/tranche/cmd/tranche/parameters"
 	"github.com/tranche-dev/tranche/controllers/takeover"
 	"github.com/tranche-dev/tranche/snapshot/collect"
 )
@@ -122,15 +121,16 @@ func (s *state) judge(engine *admission.Engine) {
 
 // readManagers reads how Tranche and Kueue are installed.
 func (s *state) readManagers(ctx context.Context) error {
-	var lock corev1.ConfigMap
+	var guards, lock corev1.ConfigMap
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}, &guards); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap %s: %w", apis.GuardsConfigMap, err)
+	}
 	if err := s.readLock(ctx, &lock); err != nil {
 		return err
 	}
-	kueueManager, err := parameters.KueueManager(ctx, s.client)
-	if err != nil {
-		return err
-	}
+	kueueManager := guards.Data["kueueManager"]
 	s.isBeside = kueueManager != ""
+	var err error
 	s.kueueVersion, err = takeover.KueueVersion(ctx, s.client, kueueManager)
 	return err
 }

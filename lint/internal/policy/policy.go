@@ -22,12 +22,13 @@ import (
 	"github.com/tranche-dev/tranche/manifest"
 )
 
-// A Set has policies and their bindings.
+// A Set has policies, their bindings, and the ConfigMaps that are their parameters.
 type Set struct {
 	policies map[string]*policy
 	// bindings are in the order of the names of their policies: tranche-default-queue comes before tranche-hold-jobsets.
-	bindings []binding
-	env      *environment.EnvSet
+	bindings   []binding
+	configMaps []*unstructured.Unstructured
+	env        *environment.EnvSet
 }
 
 // A policy is a mutating or a validating policy.
@@ -121,6 +122,10 @@ func (s *Set) add(o *manifest.Object) error {
 		err := o.DecodeStrict(&b)
 		s.bindings = append(s.bindings, binding{b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources})
 		return err
+	case "ConfigMap":
+		content, err := o.Content()
+		s.configMaps = append(s.configMaps, &unstructured.Unstructured{Object: content})
+		return err
 	}
 	return nil
 }
@@ -168,7 +173,7 @@ func selects(selector *metav1.LabelSelector, of map[string]string) bool {
 
 // apply applies a policy with each of its parameters, and returns its objections.
 func (s *Set) apply(p *policy, b binding, c *Creation) []string {
-	params := paramsOf(p, b, c)
+	params := s.paramsOf(p, b, c)
 	if len(params) == 0 {
 		if action := b.params.ParameterNotFoundAction; action != nil && *action == admissionv1.DenyAction {
 			return []string{strings.ReplaceAll(b.name, "-", " ")}
@@ -198,14 +203,22 @@ func causeOf(err error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// paramsOf returns the LocalQueues that are the parameters of a policy. A policy without parameters has one that is nil.
-func paramsOf(p *policy, b binding, c *Creation) []runtime.Object {
+// paramsOf returns the parameters of a policy. A policy without parameters has one that is nil.
+func (s *Set) paramsOf(p *policy, b binding, c *Creation) []runtime.Object {
 	if p.paramKind == nil || b.params == nil {
 		return []runtime.Object{nil}
 	}
+	candidates := s.configMaps
+	if p.paramKind.Kind == "LocalQueue" {
+		candidates = c.LocalQueues
+	}
+	namespace := b.params.Namespace
+	if namespace == "" {
+		namespace = c.Object.GetNamespace()
+	}
 	var found []runtime.Object
-	for _, o := range c.LocalQueues {
-		if o.GetNamespace() == c.Object.GetNamespace() && (b.params.Name == "" || o.GetName() == b.params.Name) && selects(b.params.Selector, o.GetLabels()) {
+	for _, o := range candidates {
+		if o.GetNamespace() == namespace && (b.params.Name == "" || o.GetName() == b.params.Name) && selects(b.params.Selector, o.GetLabels()) {
 			found = append(found, o)
 		}
 	}

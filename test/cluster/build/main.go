@@ -5,8 +5,6 @@
 // With -kueue it makes Kueue's manager and command line instead, from the modules that kueue/go.mod pins, into bin/kueue-KEY, and with -schedulers
 // Coscheduling and Volcano, from those that schedulers/go.mod pins, into bin/schedulers-KEY.
 //
-// With -previous it makes the release before, whose commit the file previous names, with its config and charts, into bin/previous-COMMIT.
-//
 // With -with it also builds the manager and the demo, into the directory bin of the main module: all that `make demo` needs.
 package main
 
@@ -25,7 +23,6 @@ func main() {
 	version := flag.String("version", "dev", "version that the manager reports")
 	onlyKueue := flag.Bool("kueue", false, "build Kueue instead of the control plane")
 	onlySchedulers := flag.Bool("schedulers", false, "build other schedulers of gangs instead of the control plane")
-	onlyPrevious := flag.Bool("previous", false, "build the release before instead of the control plane")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -36,16 +33,14 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	wanted := controlPlane().build
+	wanted := controlPlane()
 	switch {
 	case *onlyKueue:
-		wanted = kueue().build
+		wanted = kueue()
 	case *onlySchedulers:
-		wanted = schedulers().build
-	case *onlyPrevious:
-		wanted = previous
+		wanted = schedulers()
 	}
-	dir, err := inModule(ctx, wanted)
+	dir, err := build(ctx, wanted)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		stop()
@@ -68,30 +63,21 @@ func buildMain(ctx context.Context, root, version string) error {
 	return main.run(ctx)
 }
 
-// inModule calls build with the directory of this module.
-func inModule(ctx context.Context, build func(ctx context.Context, module string) (string, error)) (string, error) {
+// build returns the directory that holds a product, and fills it first if it is not there.
+func build(ctx context.Context, p *product) (string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
-	return build(ctx, module)
-}
-
-// build returns the directory that holds a product, and fills it first if it is not there.
-func (p *product) build(ctx context.Context, module string) (string, error) {
 	recipe, err := newRecipe(ctx, p, filepath.Join(module, p.module))
 	if err != nil {
 		return "", err
 	}
-	return publish(filepath.Join(module, "bin"), p.prefix+recipe.key, func(dir string) error { return recipe.buildInto(ctx, dir) })
-}
-
-// publish returns the directory of a name below bin, and fills it first if it is not there.
-func publish(bin, name string, fill func(dir string) error) (string, error) {
+	bin := filepath.Join(module, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", fmt.Errorf("make room for the binaries: %w", err)
 	}
-	done := filepath.Join(bin, name)
+	done := filepath.Join(bin, p.prefix+recipe.key)
 	if exists(done) {
 		return done, nil
 	}
@@ -108,7 +94,7 @@ func publish(bin, name string, fill func(dir string) error) (string, error) {
 	if err := os.RemoveAll(unfinished); err != nil {
 		return "", fmt.Errorf("remove an unfinished build: %w", err)
 	}
-	if err := fill(unfinished); err != nil {
+	if err := recipe.buildInto(ctx, unfinished); err != nil {
 		return "", err
 	}
 	if err := os.Rename(unfinished, done); err != nil {

@@ -2,26 +2,27 @@ package gang_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/sample"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // setGuards changes the parameters of the guards.
 func setGuards(ctx context.Context, provider, schedulerName string) {
 	GinkgoHelper()
-	_, err := testenv.SetParameters(ctx, env.Admin, map[string]string{"gangProvider": provider, "gangSchedulerName": schedulerName})
-	Expect(err).NotTo(HaveOccurred())
+	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+	patch := fmt.Sprintf(`{"data":{"gangProvider":%q,"gangSchedulerName":%q}}`, provider, schedulerName)
+	Expect(env.Admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // born returns the schedulerName and the PodGroup that a child Job in a gang gets when it is created.
@@ -30,7 +31,7 @@ func born(ctx context.Context, g Gomega, change func(*corev1.PodTemplateSpec)) s
 		Namespace: metav1.NamespaceDefault, Name: "probe", Labels: map[string]string{
 			apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f",
 		},
-		Annotations: map[string]string{apis.GangGroupAnnotation: "all"}, OwnerReferences: sample.OwnedByJobSet("probe"),
+		Annotations: map[string]string{apis.GangGroupAnnotation: "all"},
 	}}
 	job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
 	if change != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/invariants"
 	_ "github.com/tranche-dev/tranche/test/progress"
-	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -93,7 +92,7 @@ func awaitPolicies(ctx context.Context) {
 	GinkgoHelper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 		Namespace: metav1.NamespaceDefault, Name: "probe", Labels: map[string]string{apis.HoldLabel: apis.HoldValue},
-		Annotations: map[string]string{apis.GroupStartAnnotation: "1"}, OwnerReferences: sample.OwnedByJobSet("probe"),
+		Annotations: map[string]string{apis.GroupStartAnnotation: "1"},
 	}}
 	job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
 	wrong := newJobSet("probe", role{name: "a", replicas: 1, pods: 1})

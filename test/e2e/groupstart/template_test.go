@@ -3,6 +3,7 @@ package groupstart_test
 import (
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -10,12 +11,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected pod templates")
@@ -23,11 +24,17 @@ var update = flag.Bool("update", false, "rewrite the expected pod templates")
 // setParameters changes the parameters of the guards until the spec has finished.
 func setParameters(ctx SpecContext, parameters map[string]string) {
 	GinkgoHelper()
-	before, err := testenv.SetParameters(ctx, env.Admin, parameters)
-	Expect(err).NotTo(HaveOccurred())
+	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+	Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(guards), guards)).To(Succeed())
+	before := guards.DeepCopy()
+	maps.Copy(guards.Data, parameters)
+	Expect(env.Admin.Patch(ctx, guards, client.MergeFrom(before))).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		_, err := testenv.SetParameters(ctx, env.Admin, before)
+		back, err := yaml.Marshal(map[string]any{"data": before.Data})
 		Expect(err).NotTo(HaveOccurred())
+		patch, err := yaml.YAMLToJSON(back)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(env.Admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 	}, NodeTimeout(patience))
 }
 
