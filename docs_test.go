@@ -181,6 +181,29 @@ func TestDocumentLanguages(t *testing.T) {
 	}
 }
 
+// TestDocumentCommandLines checks that each line of a command begins with a program or continues the line before: who wraps a paragraph may not join commands.
+func TestDocumentCommandLines(t *testing.T) {
+	programs := []string{"bin/tranche", "chmod", "curl", "go", "helm", "kubectl", "ln", "make", "printf", "source", "tranche"}
+	quoted := regexp.MustCompile(`'[^']*'`)
+	joined := regexp.MustCompile(`[^|;&(\s]\s+(bin/tranche|helm|kubectl|make) [a-z]`)
+	for _, block := range blocks(t, "sh") {
+		continues := false
+		for line := range strings.Lines(block.Text) {
+			line = strings.TrimSpace(line)
+			words := strings.Fields(strings.Split(line, " #")[0])
+			if !continues && len(words) > 0 && words[0] != "#" {
+				if !slices.Contains(programs, words[0]) {
+					t.Errorf("%s: %q begins with no program of %v", &block, line, programs)
+				}
+				if joined.MatchString(quoted.ReplaceAllString(line, "''")) {
+					t.Errorf("%s: %q has two commands", &block, line)
+				}
+			}
+			continues = strings.HasSuffix(line, "\\")
+		}
+	}
+}
+
 // TestDocumentMakeTargets checks that the Makefile has each target that the documents name.
 func TestDocumentMakeTargets(t *testing.T) {
 	var targets []string
