@@ -189,9 +189,8 @@ func TestDocumentCommandLines(t *testing.T) {
 	for _, block := range blocks(t, "sh") {
 		continues := false
 		for line := range strings.Lines(block.Text) {
-			line = strings.TrimSpace(line)
-			words := strings.Fields(strings.Split(line, " #")[0])
-			if !continues && len(words) > 0 && words[0] != "#" {
+			line, _, _ = strings.Cut(" "+strings.TrimSpace(line), " #")
+			if words := strings.Fields(line); !continues && len(words) > 0 {
 				if !slices.Contains(programs, words[0]) {
 					t.Errorf("%s: %q begins with no program of %v", &block, line, programs)
 				}
