@@ -12,19 +12,17 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/dashboard"
 	"github.com/tranche-dev/tranche/lifecycle/podstate"
 )
 
-const (
-	// chunk is how many objects one request returns, and maxObjects how many are read for one answer.
-	chunk      = 500
-	maxObjects = 10_000
-)
+// maxObjects is how many objects are read for one answer.
+const maxObjects = 10_000
 
 // A truncatedError is the error of a list that was not read to its end.
 type truncatedError struct{ read int }
@@ -36,29 +34,22 @@ func (e truncatedError) Error() string {
 // Each calls visit for the objects of a kind, which it reads in parts. list is an empty list of that kind. It returns an error after the first 10,000 objects if
 // there are more.
 func Each[T client.Object](ctx context.Context, c client.Reader, list client.ObjectList, visit func(T), options ...client.ListOption) error {
-	read, next := 0, ""
-	for {
+	read := 0
+	pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 		part, _ := list.DeepCopyObject().(client.ObjectList) // objects of earlier parts may be in use
-		if err := c.List(ctx, part, append(slices.Clone(options), client.Limit(chunk), client.Continue(next))...); err != nil {
-			return err
-		}
-		err := apimeta.EachListItem(part, func(item runtime.Object) error {
-			if object, isOfKind := item.(T); isOfKind {
-				visit(object)
-			}
-			read++
-			return nil
-		})
-		next = part.GetContinue()
-		switch {
-		case err != nil:
-			return err
-		case next == "":
-			return nil
-		case read >= maxObjects:
+		return part, c.List(ctx, part, append(slices.Clone(options), client.Limit(page.Limit), client.Continue(page.Continue))...)
+	})
+	pages.PageBufferSize = 0 // it would read ahead of the last object
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		if read == maxObjects {
 			return truncatedError{read}
 		}
-	}
+		if object, isOfKind := item.(T); isOfKind {
+			visit(object)
+		}
+		read++
+		return nil
+	})
 }
 
 // Explain returns why pods are not ready or missing, a sentence for each reason, as far as the Events can be read. The error is why some cannot.
