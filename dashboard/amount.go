@@ -40,8 +40,13 @@ func amountsOf(sums map[corev1.ResourceName]quota.Amount) []Amount {
 // acceleratorsFirst returns amounts in the order of their resources, those of accelerators first.
 func acceleratorsFirst(sums map[corev1.ResourceName]quota.Amount) []Amount {
 	all := amountsOf(sums)
-	slices.SortStableFunc(all, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
+	orderAccelerators(all)
 	return all
+}
+
+// orderAccelerators moves accelerators before the other amounts.
+func orderAccelerators(all []Amount) {
+	slices.SortStableFunc(all, func(a, b Amount) int { return compareAccelerators(a.Resource, b.Resource) })
 }
 
 // compareAccelerators orders accelerators before resources that every node has.

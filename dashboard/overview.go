@@ -339,6 +339,6 @@ func (m *Model) changeAnswer(c change) ChangeAnswer {
 		a.Amounts = amountsHeld(w.held)
 	}
 	a.Amounts = slices.Clone(a.Amounts)
-	slices.SortStableFunc(a.Amounts, func(x, y Amount) int { return compareAccelerators(x.Resource, y.Resource) })
+	orderAccelerators(a.Amounts)
 	return a
 }

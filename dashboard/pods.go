@@ -102,9 +102,8 @@ func (p *Pods) Add(pod *corev1.Pod) {
 	if !counts {
 		return
 	}
-	p.Reasons.Add(pod)
 	row := PodRow{
-		Name: pod.Name, Stage: stage, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName, Containers: len(pod.Spec.Containers), Created: pod.CreationTimestamp.Time,
+		Why: shortened(p.Reasons.Add(pod)), Name: pod.Name, Stage: stage, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName, Containers: len(pod.Spec.Containers), Created: pod.CreationTimestamp.Time,
 	}
 	if pod.DeletionTimestamp != nil {
 		row.Phase = terminating
@@ -119,8 +118,6 @@ func (p *Pods) Add(pod *corev1.Pod) {
 			row.Ready++
 		}
 	}
-	why, _ := podstate.NotReady(pod)
-	row.Why = shortened(why)
 	p.rows = append(p.rows, row)
 }
 

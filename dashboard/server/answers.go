@@ -70,7 +70,7 @@ func (s *server) overview(*http.Request, *access.Session) (answerer, error) {
 		s.Store.Use(func(m *dashboard.Model) { answer, isAllowed = m.Overview(v, s.now()) })
 		if !isAllowed {
 			return nil, forbidden{errors.New("the overview sums up all ClusterQueues, which you may not read: " +
-				"ask for the right to get clusterqueues.kueue.x-k8s.io, as the ClusterRole tranche-dashboard-viewer grants it")}
+				"ask for the right to get clusterqueues.kueue.x-k8s.io, as the ClusterRole " + dashboard.ReaderRole + " grants it")}
 		}
 		return answer, nil
 	}, nil
@@ -87,7 +87,7 @@ func (s *server) localQueues(r *http.Request, _ *access.Session) (answerer, erro
 }
 
 func (s *server) localQueue(r *http.Request, _ *access.Session) (answerer, error) {
-	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	key := keyOf(r)
 	return func(v dashboard.Viewer) (answer any, err error) {
 		isThere := false
 		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.LocalQueue(v, key) })
@@ -104,8 +104,7 @@ func (s *server) localQueueWorkloads(r *http.Request, _ *access.Session) (answer
 		List: q.oneOf("list", []string{dashboard.ListPending, dashboard.ListHolding}), Text: q.text("text"),
 		State: dashboard.State(q.oneOf("state", texts(dashboard.States()))),
 	}
-	window := q.window()
-	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	window, key := q.window(), keyOf(r)
 	return func(v dashboard.Viewer) (answer any, err error) {
 		isThere := false
 		s.Store.Use(func(m *dashboard.Model) { answer, isThere = m.LocalQueueWorkloads(v, key, filter, window) })

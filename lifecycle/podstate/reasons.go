@@ -25,28 +25,29 @@ type reason struct {
 	pods    int
 }
 
-// Add adds a pod. The Reasons keep one pod of each reason at most.
-func (r *Reasons) Add(pod *corev1.Pod) {
+// Add adds a pod, and returns why it is not ready, as NotReady does. The Reasons keep one pod of each reason at most.
+func (r *Reasons) Add(pod *corev1.Pod) (why string) {
 	why, isKnown := NotReady(pod)
 	if why == "" {
-		return
+		return ""
 	}
 	for _, one := range r.all {
 		if one.why == why {
 			one.pods++
 			one.name = min(one.name, pod.Name)
-			return
+			return why
 		}
 	}
 	if len(r.all) == maxReasons {
 		r.other++
-		return
+		return why
 	}
 	one := &reason{why: why, name: pod.Name, pods: 1}
 	if !isKnown {
 		one.example = pod.DeepCopy() // the pod is a part of a list
 	}
 	r.all = append(r.all, one)
+	return why
 }
 
 // Sentences returns a sentence for each reason, with the number of pods and the name of one. warning returns the last Event of a pod that warns: it is asked
